@@ -37,19 +37,13 @@ def in_frames(damage: Callable[[Frames], Frames]) -> Fault:
 
 FAULTS: dict[str, tuple[Fault, str]] = {
     "peak beyond the grid": (in_truth(simulated.beyond_the_end), "edge"),
-    "peak between two rates, 4 to 8 points higher": (
-        in_truth(simulated.between_two_rates),
-        "narrow",
-    ),
-    "rises into a cliff": (in_truth(simulated.rising_into_a_cliff), "cliff"),
     "only the smallest rate trains": (in_truth(simulated.mostly_diverged), "untuned"),
-    "a seed diverged at the best rate": (in_truth(simulated.one_seed_diverged), "unstable"),
+    "a seed diverged at the best rate": (in_truth(simulated.one_seed_diverged), "fewer-seeds"),
     "still rising": (in_truth(simulated.still_rising), "improving"),
     "test 10 points below validation": (in_truth(simulated.lower_test), "gap"),
     "a run missing": (in_truth(simulated.one_run("missing")), "missing"),
     "a run failed": (in_truth(simulated.one_run("failed")), "missing"),
     "inputs that are all alike": (in_frames(simulated.constant), "stuck"),
-    "a cell's evaluations copied": (in_frames(simulated.copied), "identical"),
     "a variant with two rates fewer": (in_frames(simulated.without_upper_rates), "unequal"),
     "two learning rates": (in_frames(simulated.two_rates), "untuned"),
 }

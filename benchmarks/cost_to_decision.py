@@ -24,6 +24,7 @@ from lr_sweep.analysis.statistics.comparisons.pair_tests import at_once
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.benchmarks.drawn_variants import RESULTS, Runs, at_rate, windows_of
+from lr_sweep.benchmarks.recorded_cells import report_runs
 from lr_sweep.benchmarks.shared import options, percent, print_table
 from lr_sweep.benchmarks.verdict_simulation import exceeds_cost, until_decided
 
@@ -87,7 +88,7 @@ def recorded(runs: pd.DataFrame) -> Iterator[Truth]:
     one seed has the median noise of its variant.
     """
     for _, rows in runs.groupby(GROUP, sort=False):
-        by_rate = rows.groupby(["variant", "learning_rate"])["test_accuracy"].agg(["mean", "std"])
+        by_rate = rows.groupby(["variant", "learning_rate"])["test"].agg(["mean", "std"])
         means, deviations = (by_rate[name].unstack() for name in ("mean", "std"))
         if min(means.shape) > 1:
             deviations = deviations.apply(lambda row: row.fillna(row.median()), axis=1)
@@ -193,9 +194,8 @@ def studies(number: int, rng: np.random.Generator) -> Iterator[tuple[str, str, T
         for _ in range(number):
             yield "synthetic", name, Truth.drawn(np.array(best), rng)
     for path in sorted(RESULTS.glob("*/runs.csv")):
-        runs = pd.read_csv(path)
-        if "test_accuracy" in runs:  # equal within a point says nothing of a loss
-            for truth in recorded(runs):
+        if "test_loss" not in pd.read_csv(path, nrows=0):  # equal within a point says nothing of it
+            for truth in recorded(report_runs(path)):
                 for _ in range(-(-number // 5)):
                     yield "recorded", path.parent.name, truth
 

@@ -20,6 +20,7 @@ from lr_sweep.analysis.statistics.comparisons.noise import WINDOW
 from lr_sweep.analysis.statistics.selection.best import Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.benchmarks.noises import Draw, normal, two_modes, unequal
+from lr_sweep.benchmarks.recorded_cells import report_runs
 
 SPLITS = ["validation", "test"]
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
@@ -201,10 +202,9 @@ def recorded_groups() -> list[list[RecordedCell]]:
 
 def _read(path: Path) -> pd.DataFrame:
     """Read the runs of a report, with columns `validation` and `test`, of which more is better."""
-    runs = pd.read_csv(path)
-    metric = next(name for name in runs if name.startswith("test_")).removeprefix("test_")
-    sign = -1 if metric == "loss" else 1
-    values = {split: sign * runs[f"{split}_{metric}"] for split in SPLITS}
+    runs = report_runs(path)
+    sign = -1 if "test_loss" in pd.read_csv(path, nrows=0) else 1
+    values = {split: sign * runs[split] for split in SPLITS}
     kept = ["run_id", *GROUP, "variant", "learning_rate"]
     return runs[kept].assign(report=path.parent.name, **values)
 

@@ -56,13 +56,13 @@ def differences(
     """Return the largest difference of validation losses, relative, and of accuracies, and whether the step differs."""
     pairs = list(zip(one, other, strict=False))
     loss = max(abs(a.validation_loss - b.validation_loss) / a.validation_loss for a, b in pairs)
-    accuracy = max(abs(a.validation_accuracy - b.validation_accuracy) for a, b in pairs)
+    accuracy = max(abs(a.validation - b.validation) for a, b in pairs)
     return loss, accuracy, best_step(one) != best_step(other)
 
 
 def best_step(curve: Sequence[Evaluation]) -> int:
     """Return the step that validation accuracy picks."""
-    return max(curve, key=lambda point: (point.validation_accuracy, -point.step)).step
+    return max(curve, key=lambda point: (point.validation, -point.step)).step
 
 
 def cells(differing: Sequence[tuple[float, float, bool]]) -> list[str]:

@@ -20,6 +20,7 @@ from statistics import median
 
 from lr_sweep.common.source_code import code_of
 
+NUM_DENSEST = 10
 PACKAGES = ("analysis", "common", "datasets", "sweep", "trainables")
 GENERATED = ("docs/commands.md", "docs/study-file.md")
 """Pages that a benchmark writes from the program."""
@@ -36,17 +37,20 @@ def main() -> None:
     root: Path = parser.parse_args().checkout
     modules = modules_of(root)
     arrows = arrows_of(root, modules)
-    print(f"{'folder':<26}{'modules':>8}{'lines':>8}{'code lines':>12}{'tokens':>8}")
+    print(f"{'folder':<32}{'modules':>8}{'lines':>8}{'code lines':>12}{'tokens':>8}{'a line':>8}")
     for folder in [*sorted({path.parent for path in modules}), None]:
         texts = [text for path, text in modules.items() if folder in (None, path.parent)]
         codes = [code_of(text) for text in texts]
         lines, code_lines = (
             sum(len(text.splitlines()) for text in each) for each in (texts, codes)
         )
+        tokens = sum(map(num_tokens, codes))
         name = folder.relative_to(root).as_posix() if folder else "all"
-        print(
-            f"{name:<26}{len(texts):>8}{lines:>8}{code_lines:>12}{sum(map(num_tokens, codes)):>8}"
-        )
+        counts = f"{len(texts):>8}{lines:>8}{code_lines:>12}{tokens:>8}"
+        print(f"{name:<32}{counts}{tokens / max(code_lines, 1):>8.1f}")
+    print("\nthe densest modules, in tokens a code line")
+    for density, path in sorted(densities(modules), reverse=True)[:NUM_DENSEST]:
+        print(f"{path.relative_to(root).as_posix():<56}{density:>8.1f}")
     tests = [path.read_text() for path in (root / "tests").rglob("*.py")]
     lengths = sorted(length for text in modules.values() for length in function_lines(text))
     longest = max(modules, key=lambda path: len(modules[path].splitlines()))
@@ -82,6 +86,13 @@ def num_tokens(code: str) -> int:
     )
 
 
+def densities(modules: Mapping[Path, str]) -> Iterator[tuple[float, Path]]:
+    """Yield tokens a code line of each module that has any."""
+    for path, text in modules.items():
+        if code := code_of(text):
+            yield num_tokens(code) / len(code.splitlines()), path
+
+
 def function_lines(text: str) -> Iterator[int]:
     """Yield the length of each function, in lines without its docstring and comments."""
     for node in ast.walk(ast.parse(text)):
@@ -109,11 +120,11 @@ def modules_of(root: Path) -> dict[Path, str]:
 
 def arrows_of(root: Path, modules: Mapping[Path, str]) -> set[tuple[str, str]]:
     """Return which module imports which."""
-    names = {_dotted(path.relative_to(root)): text for path, text in modules.items()}
+    names = {_dotted(path.relative_to(root)): path for path in modules}
     return {
         (name, other)
-        for name, text in names.items()
-        for other in imported(text, names)
+        for name, path in names.items()
+        for other in imported(modules[path], names, _dotted(path.parent.relative_to(root)))
         if other != name
     }
 
@@ -123,14 +134,15 @@ def _dotted(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported(text: str, names: Collection[str]) -> Iterator[str]:
-    """Yield the modules and packages of the checkout that a module imports."""
+def imported(text: str, names: Collection[str], package: str) -> Iterator[str]:
+    """Yield the modules and packages of the checkout that a module of a package imports."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             found = {alias.name.removeprefix("lr_sweep.") for alias in node.names}
             yield from found & set(names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            base = node.module.removeprefix("lr_sweep.")
+            room = f"{package}." if node.level else ""
+            base = room + node.module.removeprefix("lr_sweep.")
             found = {f"{base}.{alias.name}" for alias in node.names}
             yield from {
                 name if name in names else base for name in found if name in names or base in names

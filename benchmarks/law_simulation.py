@@ -4,9 +4,9 @@
 
 The curves fall from the optimum by 5 to 20 points a squared decade, more on one side, some with a cliff at or above
 it; the last four shapes are unlike two half parabolas. A rate is tried by 3 seeds with noise of 0.5 or 2 points.
-Prints, in percent, how often an interval or the band of a tuning curve has the true value, and how often a law is
-claimed; then averages, and the ends, of each shape and over all settings. Last, the settings with the most false laws
-are drawn anew, since the largest share of many is partly luck. It takes about 40 minutes of one core.
+Prints, in percent, how often an interval has the true value, and how often a law is claimed; then averages, and the
+ends, of each shape and over all settings. Last, the settings with the most false laws are drawn anew, since the
+largest share of many is partly luck. It takes about 40 minutes of one core.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.noise import CellValues
 from lr_sweep.analysis.statistics.rates.laws import fitted
 from lr_sweep.analysis.statistics.rates.optimum import Optimum, optimum
 from lr_sweep.analysis.statistics.rates.refinement import Curve
-from lr_sweep.analysis.statistics.rates.tuning import best_weights, half_widths
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.benchmarks.shared import options, print_table
 
@@ -59,7 +57,7 @@ NOISE = (0.5, 2.0)
 SIZES = np.log10(2.0 ** np.arange(4))
 SLOPES = (0.0, -0.5, -1.0)
 OF_LAWS = (f"{share} {slope:g}" for slope in SLOPES for share in ("slope", "law of"))
-COLUMNS = ("optimum", "tuning", *OF_LAWS)
+COLUMNS = ("optimum", *OF_LAWS)
 NUM_ANEW, MORE = 8, 10
 """Settings that are drawn anew, and how many times as many laws."""
 FIT_RATES, FIT_STEP = 5, 0.5
@@ -115,29 +113,11 @@ def laws(
     return share(held), share(claimed)
 
 
-def tuned(grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator) -> float:
-    """Return how often a tuning curve is within its band at all numbers of rates; two are drawn at each optimum."""
-    held = []
-    half = (grid.log_rates[1] - grid.log_rates[0]) / 2
-    weights = np.array(
-        [best_weights(len(grid.log_rates), k + 1) for k in range(len(grid.log_rates))]
-    )
-    for top in rng.uniform(-half, half, number):
-        means = SHAPES[shape](grid.log_rates - top)
-        values = means[:, None] + grid.noise * rng.standard_normal((2, len(means), seeds))
-        true = weights @ np.sort(means)
-        for each in values:
-            wide = half_widths(CellValues(grid.log_rates, each))
-            low, high = (weights @ np.sort(each.mean(1) + side * wide) for side in (-1, 1))
-            held.append(bool(np.all((low <= true) & (true <= high))))
-    return share(held)
-
-
 def measured(
     grid: Grid, shape: str, seeds: int, number: int, rng: np.random.Generator
 ) -> list[float]:
     """Return the shares of one setting: `COLUMNS`."""
-    row = [covered(grid, shape, seeds, number, rng), tuned(grid, shape, seeds, number, rng)]
+    row = [covered(grid, shape, seeds, number, rng)]
     for slope in SLOPES:
         times = number if slope == 0 else max(1, number // 4)  # a false law is rare
         row += laws(grid, shape, slope, seeds, times, rng)

@@ -133,9 +133,16 @@ class Replay:
         return self.cell.answer([index for index in self.tried if index not in self.stopped])
 
 
+def report_runs(path: Path) -> pd.DataFrame:
+    """Read a report's `runs.csv`, with the study's metric in the columns `validation` and `test`."""
+    runs = pd.read_csv(path)
+    metric = next(name for name in runs if name.startswith("test_")).removeprefix("test_")
+    return runs.rename(columns={f"{split}_{metric}": split for split in ("validation", "test")})
+
+
 def read_cells(path: Path) -> list[RecordedCell]:
     """Read the cells of a report's `runs.csv`; a rate counts if every seed has a value there."""
-    rates = per_learning_rate(pd.read_csv(path))
+    rates = per_learning_rate(report_runs(path))
     return [_cell(labels, rows) for labels, rows in rates.groupby(CELL, sort=False)]
 
 
@@ -171,7 +178,7 @@ def read_record(results: Path, study: str, seed: int | None = None) -> list[Reco
 
 def _curves(points: pd.DataFrame) -> Curves:
     points = points[points["step"] <= points["num_steps"]].sort_values(["run_id", "step"])
-    by_run = points.groupby("run_id")["validation_accuracy"]
+    by_run = points.groupby("run_id")["validation"]
     running = by_run.transform(lambda values: values.expanding().mean())
     points = points.assign(best=by_run.cummax(), running=running)
     steps = np.array(sorted(points["step"].unique()))

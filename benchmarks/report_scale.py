@@ -92,7 +92,7 @@ def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generato
         "logged": [None] * num_evaluations,
     }
     for split, split_accuracy in zip(("train", "validation", "test"), accuracy, strict=True):
-        values |= {f"{split}_accuracy": split_accuracy, f"{split}_loss": 1 - split_accuracy}
+        values |= {split: split_accuracy, f"{split}_loss": 1 - split_accuracy}
     return pa.table([pa.array(values[c.name], c.type) for c in CURVES], schema=schema(CURVES))
 
 

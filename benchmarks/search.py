@@ -25,7 +25,13 @@ from lr_sweep.analysis.record.read import read_wanted, recorded_studies
 from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, refined_rates
 from lr_sweep.analysis.statistics.selection.best import CELL
-from lr_sweep.benchmarks.recorded_cells import RecordedCell, Replay, read_cells, read_record
+from lr_sweep.benchmarks.recorded_cells import (
+    RecordedCell,
+    Replay,
+    read_cells,
+    read_record,
+    report_runs,
+)
 from lr_sweep.benchmarks.shared import percent, print_table
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.search import NUM_FIRST, Point, Search
@@ -69,13 +75,13 @@ def _refine(replay: Replay, number: int, seed: int) -> None:
 
 def _search(replay: Replay, way: str, number: int, seed: int) -> None:
     low, high = three_digits(replay.cell.rates[0]), three_digits(replay.cell.rates[-1])
-    search = Search(sampler=way, low=low, high=high, rates=100, seed=seed)  # type: ignore[arg-type]
+    search = Search(sampler=way, low=low, high=high, rates=100)  # type: ignore[arg-type]
     while (left := number - len(tried := replay.tried)) > 0:
         observed = [(Point(each.learning_rate), each) for each in map(replay.observation, tried)]
         size = left
         if way in ("tpe", "gp"):
             size = min(left, AT_ONCE if len(tried) >= NUM_FIRST else NUM_FIRST - len(tried))
-        points = next_points(search, replay.cell.labels, observed, size, maximise=True)
+        points = next_points(search, replay.cell.labels, observed, size, maximise=True, seed=seed)
         _train_nearest(replay, [point.learning_rate for point in points], left)
 
 
@@ -127,10 +133,10 @@ class Grid:
 
 def read_table(path: Path) -> Grid:
     """Read a report's `runs.csv`."""
-    runs, cells = pd.read_csv(path), read_cells(path)
+    runs, cells = report_runs(path), read_cells(path)
     by_seed = {}
     for seed, rows in runs.groupby("seed"):
-        values = rows.set_index([*CELL, "learning_rate"])["validation_accuracy"]
+        values = rows.set_index([*CELL, "learning_rate"])["validation"]
         by_seed[int(str(seed))] = [_of_seed(cell, values) for cell in cells]
     return Grid(path.parent.name, cells, by_seed)
 

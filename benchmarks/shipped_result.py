@@ -1,7 +1,8 @@
 """Makes a study's folder of docs/results: `python -m benchmarks.shipped_result RESULTS STUDY`.
 
 RESULTS is the results directory that the study was run into; `lr-sweep report STUDY` has written its report.
-`--again` writes every report.md anew from its runs, but for the sections that need the record.
+`--again` writes every report.md anew from its runs, but for the sections that need the record, and
+the reports of the bundles.
 Tables as files, copies of figures as SVG, the paper's further figures and the page are left out: report.md has the
 tables, and `lr-sweep judge runs.csv` writes the page again. One page is kept as a sample.
 """
@@ -20,6 +21,9 @@ from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.study import Fresh
+from lr_sweep.common.scratch import scratch_folder
+from lr_sweep.sweep.claims.bundle import RECORD, REPORT, report_files, unpacked
+from lr_sweep.sweep.claims.listing import LIST, write_files, write_list
 
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
 MOST_FILES = 8
@@ -109,6 +113,17 @@ def renewed(folder: Path) -> str:
     return text.replace("Best of so many learning rates: on that page.\n\n", "")
 
 
+def renew_bundle(folder: Path) -> None:
+    """Make the report and the list of a shipped bundle again from its record."""
+    (options,) = (folder / RECORD).glob("*.yaml")
+    with scratch_folder("shipped-") as scratch:
+        files = report_files(unpacked(folder / RECORD, options.stem, scratch), options.stem)
+    for old in (folder / LIST, *(folder / REPORT).iterdir()):
+        old.unlink()
+    write_files(folder, files)
+    write_list(folder)
+
+
 def _sections(report: str) -> list[tuple[str, str]]:
     """Split a report at its headings: their names and texts; the opening has no name."""
     opening, *sections = report.split("\n## ")
@@ -136,6 +151,8 @@ def main() -> None:
     if chosen.again:
         for folder in sorted(path.parent for path in SHIPPED.glob("*/runs.csv")):
             (folder / "report.md").write_text(renewed(folder), encoding="utf-8")
+        for folder in sorted(SHIPPED.glob("*/bundle")):
+            renew_bundle(folder)
         return
     if chosen.study is None:
         parser.error("want RESULTS and STUDY, or --again")

@@ -168,7 +168,7 @@ def drawn(truth: Truth, rng: np.random.Generator) -> Frames:
         {
             "run_id": np.repeat(wanted["run_id"].to_numpy()[complete], len(steps)),
             "step": np.tile(steps, int(complete.sum())),
-            **{f"{name}_accuracy": values for name, values in numbers.items()},
+            **numbers,
         }
     )
     known = runs[runs["status"] != "missing"].astype({"diverged_at_step": "Int64"})
@@ -196,22 +196,6 @@ def beyond_the_end(truth: Truth, rng: np.random.Generator) -> Truth:
     end = rng.choice([0, -1])
     shift = (1 if end else -1) * rng.uniform(1, 2) * truth.setting.step
     return faulty(truth, status="complete", peak=truth.setting.log_rates[end] + shift)
-
-
-def between_two_rates(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant a peak in the middle of two rates that is 4 to 8 points higher than they are."""
-    setting = truth.setting
-    loss = rng.uniform(0.04, 0.08) / (truth.best[0, -1] - CHANCE)
-    width = 0.5 * setting.step / np.sqrt(-2 * np.log(1 - loss))
-    return faulty(truth, status="complete", peak=setting.middle + setting.step / 2, width=width)
-
-
-def rising_into_a_cliff(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant runs that diverge from the middle of the grid on, below the peak, where accuracy still rises steeply."""
-    step, middle = truth.setting.step, truth.setting.middle
-    status = np.where(truth.setting.log_rates > middle, "diverged", "complete")[:, None]
-    # Twice the width below its peak a bell of this width is 10 points or more below that at one width.
-    return faulty(truth, status=status, peak=middle + step, width=step * 1.2)
 
 
 def mostly_diverged(truth: Truth, rng: np.random.Generator) -> Truth:
@@ -253,26 +237,8 @@ def constant(frames: Frames) -> Frames:
     """Plant one accuracy at every evaluation of the first task, as of a model that reads nothing."""
     ids = frames.wanted.loc[frames.wanted["task"] == "task-0", "run_id"]
     curves = frames.curves.copy()
-    curves.loc[
-        curves["run_id"].isin(ids), ["train_accuracy", "validation_accuracy", "test_accuracy"]
-    ] = CHANCE
+    curves.loc[curves["run_id"].isin(ids), ["train", "validation", "test"]] = CHANCE
     return replace(frames, curves=curves)
-
-
-def copied(frames: Frames) -> Frames:
-    """Plant another cell's evaluations into the faulty one."""
-    of_task = frames.wanted[frames.wanted["task"] == "task-0"]
-    source, faulty = (
-        of_task.loc[of_task["variant"] == variant, "run_id"].to_numpy() for variant in VARIANTS[-2:]
-    )
-    evaluations = frames.curves[frames.curves["run_id"].isin(source)]
-    copies = evaluations.assign(
-        run_id=evaluations["run_id"].map(dict(zip(source, faulty, strict=True)))
-    )
-    kept = frames.curves[~frames.curves["run_id"].isin(faulty)]
-    states = frames.runs.set_index("run_id")
-    states.loc[faulty] = states.loc[source].to_numpy()
-    return replace(frames, curves=pd.concat([kept, copies]), runs=states.reset_index())
 
 
 def without_upper_rates(frames: Frames) -> Frames:

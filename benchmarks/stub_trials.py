@@ -15,11 +15,11 @@ EVALUATE_EVERY, EVALUATE_EVERY_S = 2000, 20
 """Steps and seconds between a run's evaluations: GPT-2, frozen, at 10 ms a step, the fastest of the paper's mix."""
 LOSSES = (
     "train_loss",
-    "train_accuracy",
+    "train",
     "validation_loss",
-    "validation_accuracy",
+    "validation",
     "test_loss",
-    "test_accuracy",
+    "test",
 )
 
 

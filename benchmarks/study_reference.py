@@ -35,6 +35,7 @@ from lr_sweep.sweep.study.own import FunctionStudy, OwnStudy, StudyMetric
 from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
 from lr_sweep.sweep.study.settings import AsManyAsItTakes, Resources, StopEarly
 from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.study.validation import is_fixed
 from lr_sweep.trainables.models import FAMILIES, size_type
 from lr_sweep.trainables.pretraining.recipe import PretrainRecipe, TaskRecipe
 from lr_sweep.trainables.run import Protocol
@@ -53,8 +54,7 @@ type are refused. `python -m benchmarks.study_reference` writes this page.
 SECTIONS: dict[str, tuple[type, ...]] = {
     "Study": (Study,),
     "Study that trains models of this program": (BuiltInStudy,),
-    "Study of a function of your own": (OwnStudy, FunctionStudy),
-    "Study of a command": (CommandStudy,),
+    "Study of a function or a command of your own": (OwnStudy, FunctionStudy, CommandStudy),
     "`protocol`": (Protocol,),
     "`metric`": (StudyMetric,),
     "`metrics` of a command": (CommandMetrics,),
@@ -121,14 +121,15 @@ def _section(title: str, entries: Mapping[str, list[Entry]]) -> str:
 
 
 def _entries(*kinds: type) -> list[Entry]:
-    """Return the fields of models or dataclasses."""
-    return [
-        (_field(name, hints[name], default), explained[name])
-        for kind in kinds
-        for hints, explained in [(get_type_hints(kind, include_extras=True), _explanations(kind))]
-        for name, default in _defaults(kind).items()
-        if hints[name] is not Any  # else a subclass says what it is
-    ]
+    """Return the fields of models or dataclasses; one that several of them have is there once, as in the first."""
+    entries: dict[str, Entry] = {}
+    for kind in kinds:
+        hints, explained = get_type_hints(kind, include_extras=True), _explanations(kind)
+        for name, default in _defaults(kind).items():
+            if hints[name] is not Any:  # else a subclass says what it is
+                entry = _field(name, hints[name], default), explained[name]
+                entries.setdefault(name, entry)
+    return list(entries.values())
 
 
 def _field(name: str, hint: Any, default: Any) -> str:
@@ -161,6 +162,7 @@ def _defaults(kind: type) -> dict[str, Any]:
     return {
         field.name: REQUIRED if field.default is field.default_factory is missing else field.default
         for field in dataclasses.fields(kind)
+        if not is_fixed(kind, field.name)
     }
 
 

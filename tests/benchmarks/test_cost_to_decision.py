@@ -58,7 +58,7 @@ def test_the_truth_of_a_recorded_study() -> None:
     runs = pd.DataFrame(
         {
             **{"task": "t", "model": "m", "variant": ["a"] * 4 + ["b"] * 4, "learning_rate": [1.0, 1.0, 2.0, 2.0] * 2},
-            "test_accuracy": [0.5, 0.7, 0.8, 0.8, 0.1, 0.3, np.nan, np.nan],
+            "test": [0.5, 0.7, 0.8, 0.8, 0.1, 0.3, np.nan, np.nan],
         }
     )
     (truth,) = recorded(runs)
