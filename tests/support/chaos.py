@@ -66,7 +66,7 @@ class Sweep:
     def start(self) -> None:
         """Start `run`; failed runs are tried again, since three dead workers in a row are a failed run."""
         command = command_line("run", self.study, "--results", self.results, "--cpus", "2", "--retry-failed")
-        command += ["--max-attempts", "1000", "--checkpoint-every-s", "0.5"]
+        command += ["--checkpoint-every-s", "0.5"]
         if self.python is not None:
             command[:3] = [str(self.python), "-m", "lr_sweep.sweep"]
         with self.log.open("ab") as log:

@@ -39,7 +39,7 @@ def write_study(results: Path, run_ids: list[str], study: str = "small") -> None
 def write_curve(results: Path, run_id: str, num_evaluations: int, **changed: Any) -> None:
     """Evaluations at steps 100, 200, ...: one every 10 s; validation accuracy 0.1, 0.2, ..."""
     rows = [
-        evaluation(run_id, 100 * n, train_loss=2.0 / n, validation_accuracy=n / 10)
+        evaluation(run_id, 100 * n, train_loss=2.0 / n, validation=n / 10)
         | {"time_ms": START_MS + 10_000 * n, "elapsed_s": 10.0 * n}
         | changed
         for n in range(1, num_evaluations + 1)

@@ -84,7 +84,7 @@ def to_end(one: OwnTraining, num_steps: int, for_s: float = math.inf) -> list[fl
     while one.progress.step < num_steps and not one.progress.diverged:
         one.advance(for_s=for_s)
     one.close()
-    return [point.validation_accuracy for point in one.progress.curve]
+    return [point.validation for point in one.progress.curve]
 
 
 def resumed(run: WantedRun, *stops: int) -> tuple[list[dict[str, object]], Tensors]:

@@ -69,7 +69,7 @@ def ended_row(
             "resumed": "never",
             "not_saved": None,
         },
-        **best_of({"step": s, "validation_accuracy": v, "test_accuracy": t} for s, v, t in curve),
+        **best_of({"step": s, "validation": v, "test": t} for s, v, t in curve),
     }
 
 
@@ -86,7 +86,7 @@ def id_of(content: str) -> str:
 
 def evaluation(run_id: str, step: int, **numbers: Any) -> dict[str, Any]:
     losses = {"train_loss": 1.0, "validation_loss": 1.0, "test_loss": 1.0}
-    accuracies = {"train_accuracy": 0.5, "validation_accuracy": 0.5, "test_accuracy": 0.25}
+    accuracies = {"train": 0.5, "validation": 0.5, "test": 0.25}
     return (
         {"run_id": run_id, "step": step}
         | losses
@@ -158,7 +158,7 @@ class SyntheticRecord:
 
     def write_curve(self, run_id: str, curve: Sequence[Point]) -> None:
         """Write evaluations; none: no file."""
-        rows = [evaluation(run_id, step, validation_accuracy=v, test_accuracy=t) for step, v, t in curve]
+        rows = [evaluation(run_id, step, validation=v, test=t) for step, v, t in curve]
         if rows:
             write(Paths(self.results).curve(run_id), rows, CURVES)
 
@@ -214,7 +214,7 @@ def new_results(folder: Path) -> Results:
 def points(run_id: str, trained: Trained) -> list[dict[str, Any]]:
     """Evaluations with numbers from 0 to 1 that follow from the id and the step."""
     base = int(run_id[:4], 16) / 0x10000 * EVERY
-    names = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_loss", "test_accuracy")
+    names = ("train_loss", "train", "validation_loss", "validation", "test_loss", "test")
     rows = []
     for step in range(EVERY, EVERY * trained.evaluations + 1, EVERY):
         numbers = {name: base / (step + index) for index, name in enumerate(names)}

@@ -132,15 +132,15 @@ class Disturbed(Script):
         yield from super().train_cohorts([replace(cohorts[0], runs=cohorts[0].runs[:1])], *arguments)
 
 
-def evaluation(step: int, validation_accuracy: float = 0.5) -> Evaluation:
+def evaluation(step: int, validation: float = 0.5) -> Evaluation:
     return Evaluation(
         step=step,
         train_loss=0.5,
-        train_accuracy=0.5,
+        train=0.5,
         validation_loss=0.5,
-        validation_accuracy=validation_accuracy,
+        validation=validation,
         test_loss=0.5,
-        test_accuracy=0.5,
+        test=0.5,
         time_ms=10**12,
         elapsed_s=1.0,
     )
@@ -163,7 +163,7 @@ class Bench:
         self.ids = [run.run_id for run in self.wanted]
 
     def run(
-        self, script: Trainer, *, max_attempts: int = 0, only: Only = ALL_RUNS, report: bool = False, **more: Any
+        self, script: Trainer, *, retry_failed: bool = False, only: Only = ALL_RUNS, report: bool = False, **more: Any
     ) -> Outcome:
         """Run the study, with more options; write no report unless it is asked for."""
         self.said.clear()
@@ -173,7 +173,7 @@ class Bench:
             results=self.results,
             data_dir=self.folder,
             placement=Placement(resources=self.study.resources),
-            max_attempts=max_attempts,
+            retry_failed=retry_failed,
             only=only,
             **more,
         )
@@ -253,7 +253,7 @@ class Landscape(Script):
             test = next((of for variant, of in self.tests.items() if variant in cohort.name), lambda _: 0.5)(run.seed)
             value = 0.9 - 0.1 * abs(math.log10(run.learning_rate / 1e-3)) + 0.01 * run.seed
             for step in (10, cohort.num_steps):
-                measured = replace(evaluation(step, value), test_accuracy=test)
+                measured = replace(evaluation(step, value), test=test)
                 yield Advanced(run_id=run_id, step=step, evaluation=measured, step_s=0.1)
             yield Finished(run_id=run_id, step=cohort.num_steps, status="complete", **end)
 

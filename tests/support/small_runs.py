@@ -185,7 +185,7 @@ def assert_one_curve_in_float64(
     for slot, run in zip(stacked(runs, num_steps, data)[1], runs, strict=True):
         ours, theirs = slot.progress.curve, plain(run, num_steps, data).progress.curve
         assert_close(ours, theirs, 1e-9)
-        assert [each.validation_accuracy for each in ours] == [each.validation_accuracy for each in theirs]
+        assert [each.validation for each in ours] == [each.validation for each in theirs]
 
 
 def same_bits(one: Tensors, other: Tensors) -> bool:

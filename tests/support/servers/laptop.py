@@ -67,7 +67,7 @@ class Laptop:
     @contextmanager
     def tunnels(self) -> Iterator[None]:
         """Open the tunnels by the command that the documentation gives."""
-        command = command_line("ui", "--cluster", self.cluster_file)
+        command = command_line("ui", self.cluster_file)
         earlier = len(self.log.read_text())  # earlier tunnels printed into the same file
         with (
             self.log.open("ab") as log,
