@@ -26,7 +26,7 @@ DIVERGED = {
     "best": "A run that diverged counts with its best model before that; without an evaluation it has no value.",
     "final": "A run that diverged has no value.",
 }
-"""What becomes of diverged runs, by `Metric.model`."""
+"""Sentence on diverged runs, by `Metric.model`."""
 
 
 def made_sections(study: Study, weights: Iterable[str]) -> list[Section]:

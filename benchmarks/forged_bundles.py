@@ -40,7 +40,7 @@ NUM_DRAWS = 2000
 SHARE = 0.2
 """Share of the runs of each stratum that a forger alters."""
 RAISED = 0.03
-"""What a raised value gains; seeds have a standard deviation of 0.02."""
+"""Gain of a raised value; seeds have a standard deviation of 0.02."""
 VALUES = ("validation", "test")
 CHAOS = """
 for _ in range(100):

@@ -103,7 +103,7 @@ class ModelTable:
     """Metric of each row of a variant, by the row's label."""
     caption: str
     unit: str = "percentage points"
-    """What differences are written in."""
+    """Unit that differences are written in."""
 
 
 TO_MATCH_TABLE = ModelTable(

@@ -39,7 +39,7 @@ Train = Callable[[Study, Results, Sequence[str]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What `challenge` takes besides the bundle."""
+    """Options of `challenge`, besides the bundle."""
 
     num_runs: int
     seed: int

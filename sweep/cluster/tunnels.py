@@ -1,7 +1,6 @@
 """Forwards a cluster's pages and its job server to this machine by ssh.
 
-`ray attach --port-forward` needs the computer where `ray up` ran, for machines of one's own, and goes on without a
-tunnel whose port is taken (2.60).
+`ray attach --port-forward` needs the computer where `ray up` ran, if the machines are your own.
 """
 
 from __future__ import annotations

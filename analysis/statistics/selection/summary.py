@@ -78,7 +78,7 @@ class StudySummary:
     fresh_runs: pd.DataFrame | None = None
     """Rows as of `runs`: those of fresh seeds, which chose nothing, at any learning rate."""
     computed: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
-    """What functions that are `computed_once` returned for this study."""
+    """Results of the functions that are `computed_once`, for this study."""
 
     @property
     def chosen_runs(self) -> pd.DataFrame:
