@@ -20,7 +20,7 @@ from lr_sweep.sweep.results.run_state import LABELS, RecordedRun, State, flatten
 METRICS = tuple(
     column.name for column in CURVES if column.name not in ("run_id", "step", "time_ms", "logged")
 )
-"""Columns of a curve that are mirrored, under the names that `_metric_names` gives."""
+"""Columns of a curve that are mirrored, under the names that `metric_names` gives."""
 
 ENDING_TAGS = tuple(
     f"sweep.{name}" for name in ("failure", "diverged_at_step", "resumed", "not_saved")
@@ -179,7 +179,7 @@ class MirroredRun(RecordedRun):
 
         NaN and infinities are left out too: MLflow's databases keep an infinity as 1.8e308, which spoils every plot.
         """
-        names = _metric_names(self.metric).items()
+        names = metric_names(self.metric).items()
         return [
             [
                 (name, row[column], row["time_ms"], row["step"])
@@ -200,7 +200,7 @@ def logged_points(evaluations: Sequence[Row]) -> list[Point]:
     ]
 
 
-def _metric_names(metric: Metric) -> dict[str, str]:
+def metric_names(metric: Metric) -> dict[str, str]:
     """Return columns of a curve by the names that MLflow shows: those of splits have the metric's name.
 
     A metric called `loss` takes the names of the losses.

@@ -16,10 +16,11 @@ from typing import Any
 import pandas as pd
 from safetensors.torch import load_file
 
+from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.read import read_curves, read_judgements, read_runs
 from lr_sweep.analysis.record.study import Judgement
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
-from lr_sweep.sweep.mirror.content import METRICS
+from lr_sweep.sweep.mirror.content import metric_names
 from lr_sweep.tests.support.tiny_study import ROOT, command_line, environment
 from lr_sweep.tests.support.waiting import free_port
 from lr_sweep.trainables.checkpoint import checkpoints
@@ -34,6 +35,8 @@ COMMAND_DECK = [target for target in (*TARGETS, "command") for _ in range({"comm
 """The same, of a study of a command; `command`: its supervisor, `torchrun`, or a process that this has started."""
 PAGE_DECK = [target for target in (*TARGETS, "page") for _ in range(4 if target == "page" else 1)]
 """The same, of a study beside which `ui` serves its page; `page`: that server."""
+IN_CURVES = metric_names(ACCURACY)
+"""Metrics of MLflow with a value at each evaluation; of a study's own metric only the last value is compared."""
 VOLATILE_COLUMNS = ["wall_s", "device_s", "started_at", "finished_at", "attempts", "lost_steps", "resumed"]
 VOLATILE_TAGS = {f"sweep.{name}" for name in ("wall_s", "device_s", "attempts", "resumed", "mirrored_end_ms")}
 VOLATILE_TAGS |= {"mlflow.parentRunId"}
@@ -290,9 +293,9 @@ def mlflow_content(results: Path) -> dict[str, Any]:
             "params": run.data.params,
             "tags": {key: value for key, value in tags.items() if key not in VOLATILE_TAGS},
             "points": {
-                metric: _points(client, run.info.run_id, metric) for metric in run.data.metrics if metric in METRICS
+                metric: _points(client, run.info.run_id, metric) for metric in run.data.metrics if metric in IN_CURVES
             },
-            "results": {metric: value for metric, value in run.data.metrics.items() if metric not in METRICS},
+            "results": {metric: value for metric, value in run.data.metrics.items() if metric not in IN_CURVES},
         }
     return found
 

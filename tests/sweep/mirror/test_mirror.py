@@ -13,7 +13,7 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.read import read_wanted_rows
 from lr_sweep.sweep.mirror.client import open_client, tracking_uri
-from lr_sweep.sweep.mirror.content import MirroredRun, _metric_names
+from lr_sweep.sweep.mirror.content import MirroredRun, metric_names
 from lr_sweep.tests.support import records
 from lr_sweep.tests.support.mirrored_record import (
     START_MS,
@@ -26,7 +26,7 @@ from lr_sweep.tests.support.mirrored_record import (
 )
 from lr_sweep.tests.support.records import ended_row, evaluation, wanted_row
 
-IN_MLFLOW = list(_metric_names(ACCURACY))
+IN_MLFLOW = list(metric_names(ACCURACY))
 """Names of the metrics of a curve."""
 
 

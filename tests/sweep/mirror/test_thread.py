@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
-from lr_sweep.sweep.mirror.content import METRICS
+from lr_sweep.sweep.mirror.content import metric_names
 from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
 from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_curve, write_end, write_study
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
@@ -144,7 +145,7 @@ def test_server_that_starts_late_and_restarts_has_each_point_once(results: Path,
     with mlflow_server(tmp_path, port):
         wait_until(lambda: mlflow_answers(port), "MLflow", 120.0)
         assert thread.close(timeout_s=30.0) == []
-        assert all(len(points(uri, "aa", metric)) == 4 for metric in METRICS)
+        assert all(len(points(uri, "aa", metric)) == 4 for metric in metric_names(ACCURACY))
         (run,) = find(uri, "sweep.run_id", "aa")
         assert run.info.status == "FINISHED"
         report = tmp_path / "report"
