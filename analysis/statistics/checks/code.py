@@ -17,7 +17,6 @@ from lr_sweep.analysis.record.columns import (
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
     each_cell,
-    labels_of,
 )
 
 from .finding import CheckFinding, Level, finding_of
@@ -46,14 +45,15 @@ def _task_findings(rows: pd.DataFrame, now: Now | None) -> Iterator[CheckFinding
         runs = of_cell["versions"].tolist()
         files = set[str]().union(*runs)
         mixed = mixed_of_task & files
-        texts = [
-            *_mixed_texts(runs, mixed),
-            *_other_texts(runs, _versions_now(files, now)),
-        ]
+        several = ""
+        if mixed:
+            several = f"the task's runs were trained by several versions of {files_text(mixed)}"
+        changed = _changed_text(runs, _versions_now(files, now))
+        texts = list(filter(None, [several, changed]))
         if texts:
             is_engine = all(file.startswith(ENGINE) for file in mixed)
             level: Level = "note" if is_engine else "problem"
-            yield finding_of(labels_of(cell), "code", level, "; ".join(texts), FIX)
+            yield finding_of(cell, "code", level, "; ".join(texts), FIX)
 
 
 def _versions_now(files: set[str], now: Now | None) -> Versions:
@@ -71,24 +71,14 @@ def _mixed(runs: Sequence[Versions]) -> set[str]:
     return {file for file in versions if len(versions[file]) > 1}
 
 
-def _mixed_texts(runs: Sequence[Versions], mixed: set[str]) -> Iterator[str]:
-    resumed = [_mixed([run]) for run in runs]
-    if any(resumed):
-        yield f"{_share(resumed)} resumed after a change of {files_text(set().union(*resumed))}"
-    elif mixed:
-        yield f"the task's runs were trained by several versions of {files_text(mixed)}"
-
-
-def _other_texts(runs: Sequence[Versions], now: Versions) -> Iterator[str]:
+def _changed_text(runs: Sequence[Versions], now: Versions) -> str:
     changed = [_changed_since(run, now) for run in runs]
-    if any(changed):
-        files = files_text(set().union(*changed))
-        yield f"{_share(changed)} were trained by another version of {files} than is here"
+    if not any(changed):
+        return ""
+    number = sum(map(bool, changed))
+    files = files_text(set().union(*changed))
+    return f"{number} of {len(runs)} runs were trained by another version of {files} than is here"
 
 
 def _changed_since(run: Versions, now: Versions) -> set[str]:
     return {file for file in run if run[file] != now.get(file, run[file])}
-
-
-def _share(files_of_runs: Sequence[set[str]]) -> str:
-    return f"{sum(map(bool, files_of_runs))} of {len(files_of_runs)} runs"

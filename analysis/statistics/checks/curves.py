@@ -24,6 +24,7 @@ from lr_sweep.analysis.statistics.selection.summary import (
     StudySummary,
     points_within_budget,
 )
+from lr_sweep.common.text import counted
 
 MIN_EVALUATIONS = 6
 """Fewest evaluations of a run from which a rise is tested."""
@@ -102,14 +103,9 @@ def stuck_cells(points: pd.DataFrame, metric: Metric) -> dict[Cell, str]:
         at_best = values == best
         num_runs = len(set(run_ids))
         in_every_run = len(set(run_ids[at_best])) == num_runs
-        where = f"{at_best.sum()} of {len(values)}"
-        never = f", and never {metric.better}"
-        if at_best.all():
-            where, never = f"all {len(values)}", ""
-        elif at_best.mean() < STUCK_SHARE or not in_every_run or best == metric.perfect:
-            continue
-        runs = f"{num_runs} run{'s' if num_runs > 1 else ''}{never}"
-        texts[cell] = (
-            f"{metric.validation} is {metric.text(best)} at {where} evaluations of its {runs}"
-        )
+        is_mostly = at_best.mean() >= STUCK_SHARE and in_every_run and best != metric.perfect
+        if at_best.all() or is_mostly:
+            where = f"{at_best.sum()} of {len(values)} evaluations of {counted(num_runs, 'run')}"
+            value = metric.text(best)
+            texts[cell] = f"{metric.validation} is {value} at {where}, and never {metric.better}"
     return texts

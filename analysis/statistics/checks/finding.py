@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-import numpy as np
-
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.selection.best import (
     Cell,
+    cell_of,
     rows_by_cell,
     was_tried,
 )
@@ -49,7 +48,7 @@ class CheckFinding:
 
 
 def finding_of(
-    cell: Row,
+    cell: Cell,
     check: str,
     level: Level,
     message: str,
@@ -57,19 +56,17 @@ def finding_of(
     rates: Collection[float] = (),
     condition: str = "",
 ) -> CheckFinding:
-    """Label a finding of a cell; `rates` are learning rates to add, which is then the fix."""
-    rates = tuple(sorted(rates))
-    if rates:
-        fix = f"add {', '.join(map(rate_text, rates))} to the learning rates"
+    """Label a finding of a cell; `rates` are learning rates to add."""
+    task, model, variant = cell
     return CheckFinding(
         check=check,
         level=level,
-        task=cell["task"],
-        model=cell["model"],
-        variant=cell["variant"],
+        task=task,
+        model=model,
+        variant=variant,
         message=message,
         fix=fix,
-        learning_rates=rates,
+        learning_rates=tuple(rates),
         condition=condition,
     )
 
@@ -95,14 +92,9 @@ class SweptCell:
         return self.study.metric
 
     @property
-    def unit(self) -> float:
-        """What thresholds are multiplied with: 1, or the size of the mean where that may be any number."""
-        return 1.0 if self.metric.is_fraction else abs(self.row["validation_mean"])
-
-    @property
     def finding(self) -> partial[CheckFinding]:
         """`finding_of` this cell: takes its other arguments."""
-        return partial(finding_of, self.row)
+        return partial(finding_of, self.key)
 
     @property
     def tried(self) -> list[Row]:
@@ -112,21 +104,25 @@ class SweptCell:
     def asking_for(
         self,
         check: str,
-        level: Level,
         message: str,
         further: Collection[float],
-        condition: str = "",
+        condition: str,
     ) -> CheckFinding:
-        """Report that learning rates are needed; where the study has such rates, untried, their runs are the fix."""
-        reach = [*further, self.row["learning_rate"]]
-        low = np.nanmin(reach)
-        high = np.nanmax(reach)
+        """Report that learning rates are needed.
+
+        Where the study has such rates, untried, their runs are the fix; a search is to propose more rates.
+        """
+        rates = sorted(further)
+        fix = f"add {', '.join(map(rate_text, rates))} to the learning rates"
         untried = [row["learning_rate"] for row in self.rates if not was_tried(row)]
-        waiting = [rate_text(rate) for rate in untried if low <= rate <= high]
+        waiting = [rate_text(rate) for rate in untried if rates[0] <= rate <= rates[-1]]
         if waiting:
             fix = f"train the runs at {', '.join(waiting)}, which have no value"
-            return self.finding(check, level, message, fix, condition=condition)
-        return self.finding(check, level, message, rates=further, condition=condition)
+            rates = []
+        elif self.study.search is not None:
+            fix = f"raise `rates`, now {self.study.search.rates}, or widen the range"
+            rates = []
+        return self.finding(check, "problem", message, fix, rates, condition)
 
 
 def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:
@@ -134,11 +130,6 @@ def swept_cells(summary: StudySummary) -> Iterator[SweptCell]:
     rates = rows_by_cell(summary.learning_rates)
     for row in summary.cells.to_dict("records"):
         yield SweptCell(row=row, rates=rates[cell_of(row)], study=summary)
-
-
-def cell_of(row: Row) -> Cell:
-    """Return task, model and variant of a row."""
-    return row["task"], row["model"], row["variant"]
 
 
 def problems_first(

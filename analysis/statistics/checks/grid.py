@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+
+import numpy as np
 
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.rates.further_rates import (
     around,
     beyond,
     geometric_mean,
+    neighbours,
 )
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable
 from lr_sweep.common.text import counted, rate_text
@@ -40,17 +42,12 @@ def grid_findings(cell: SweptCell) -> Iterator[CheckFinding]:
         yield _edge(cell)
 
 
-def is_flat(rates: Sequence[Row]) -> bool:
-    """Return whether a cell's learning rates all have one mean, so that none is better than another."""
-    known = [row for row in rates if row["num_values"]]
-    means = {comparable(row["validation_mean"]) for row in known}
+def is_flat(cell: SweptCell) -> bool:
+    """Return whether a cell's learning rates all have one mean, which is not the best value that there is."""
+    known = [row for row in cell.rates if row["num_values"]]
+    means = {comparable(row["validation_mean"]) for row in known} - {cell.metric.perfect}
     has_one_mean = len(means) == 1 and len(known) >= MIN_RATES
     return has_one_mean and all(row["eligible"] for row in known)
-
-
-def joint_sem(*sems: float) -> float:
-    """Return the standard error of a difference; a mean over one seed, which has none, counts as exact."""
-    return math.hypot(*(0.0 if math.isnan(sem) else sem for sem in sems))
 
 
 def _rates_of(rows: Sequence[Row]) -> list[float]:
@@ -67,41 +64,32 @@ def _untuned(cell: SweptCell) -> CheckFinding:
     is_swept = cell.study.learning_rates.groupby(CELL).size().max() > 1
     only = f"{cell.row['variant']} has values at {counted(number, 'learning rate')} only"
     condition = f"as far as tried: {only}" if is_swept else ""
-    return cell.asking_for("untuned", "problem", message, _wider(cell.tried), condition)
+    return cell.asking_for("untuned", message, _near_best(cell), condition)
 
 
-def _wider(tried: Sequence[Row]) -> set[float]:
-    """Return rates beyond the ends that have values, and halfway to rates that diverged."""
-    rates = _rates_of(tried)
-    if len(rates) == 1:
-        return set(around(rates[0]))
-    further = set[float]()
-    if tried[0]["num_values"]:
-        further.update(beyond(rates, "low"))
-    if tried[-1]["num_values"]:
-        further.update(beyond(rates, "high"))
-    for lower, upper in pairwise(tried):
-        if bool(lower["num_values"]) != bool(upper["num_values"]):
-            further.add(geometric_mean(lower["learning_rate"], upper["learning_rate"]))
-    return further
+def _near_best(cell: SweptCell) -> set[float]:
+    """Return rates that were not tried: halfway to the rates beside the best one, or around a best one at an end."""
+    known = [row for row in cell.tried if row["num_values"]]
+    best = max(known, key=lambda row: _lead(cell, row))["learning_rate"]
+    tried = _rates_of(cell.tried)
+    beside = neighbours(tried, best)
+    if len(beside) == 2:
+        return {geometric_mean(best, rate) for rate in beside}
+    return set(around(best)) - set(tried)
 
 
 def _edge(cell: SweptCell) -> CheckFinding:
     """Report a best rate beyond which none was tried."""
     end = cell.row["at_edge"]
-    search = cell.study.search
     best = rate_text(cell.row["learning_rate"])
     extreme = "smallest" if end == "low" else "largest"
     message = f"the best learning rate, {best}, is the {extreme} tried"
-    if search is not None:
-        bound = search.low if end == "low" else search.high
-        message += f"; the search's range ends at {rate_text(bound)}"
     condition = ""
     if _still_rises(cell):
         reach = f"{cell.row['variant']} still improves at {best}, the {extreme} rate tried"
         condition = f"as far as the grid reaches: {reach}"
     further = beyond(_rates_of(cell.tried), end)
-    return cell.asking_for("edge", "problem", message, further, condition)
+    return cell.asking_for("edge", message, further, condition)
 
 
 def _still_rises(cell: SweptCell) -> bool:
@@ -109,7 +97,8 @@ def _still_rises(cell: SweptCell) -> bool:
     rising = cell.tried if cell.row["at_edge"] == "high" else cell.tried[::-1]
     neighbour, best = rising[-2:]
     rise = cell.metric.sign * (best["validation_mean"] - neighbour["validation_mean"])
-    noise = joint_sem(best["validation_sem"], neighbour["validation_sem"])
+    sems = [best["validation_sem"], neighbour["validation_sem"]]
+    noise = math.hypot(*np.nan_to_num(sems))  # a mean over one seed counts as exact
     return math.isnan(rise) or bool(rise > RISING_SEMS * noise)
 
 

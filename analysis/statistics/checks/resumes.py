@@ -7,16 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from lr_sweep.analysis.record.columns import DOUBTFUL, INEXACTLY
-from lr_sweep.analysis.statistics.comparisons.pairs import (
-    cells_of,
-    comparisons,
-)
-from lr_sweep.analysis.statistics.selection.best import (
-    CELL,
-    each_cell,
-    labels_of,
-    tuples_in,
-)
+from lr_sweep.analysis.statistics.selection.best import each_cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
 from .finding import CheckFinding, Level, finding_of
@@ -30,16 +21,16 @@ FIX = (
 def inexact_findings(
     wanted: pd.DataFrame, runs: pd.DataFrame, summary: StudySummary
 ) -> Iterator[CheckFinding]:
-    """Report cells with such runs: as a problem where one is inexact, and decides a pair."""
+    """Report cells with such runs: as a problem where an inexact one is at the chosen rate."""
     inexact = set(runs.loc[runs["resumed"] == INEXACTLY, "run_id"])
-    deciding = inexact & _deciding(summary) if inexact else inexact
+    inexact_at_chosen = inexact.intersection(summary.chosen_runs["run_id"])
     for cell, rows in each_cell(wanted):
-        is_problem = not deciding.isdisjoint(rows["run_id"])
+        is_problem = not inexact_at_chosen.isdisjoint(rows["run_id"])
         for resumed, text in resume_texts(rows, runs):
             is_inexact = resumed == INEXACTLY
             level: Level = "problem" if is_problem and is_inexact else "note"
             fix = FIX if is_inexact else ""
-            yield finding_of(labels_of(cell), "inexact", level, text, fix)
+            yield finding_of(cell, "inexact", level, text, fix)
 
 
 def resume_texts(wanted: pd.DataFrame, runs: pd.DataFrame) -> Iterator[tuple[str, str]]:
@@ -60,12 +51,3 @@ def _lost_by(runs: pd.DataFrame) -> str:
     texts = runs["not_saved"].dropna()
     names = {name for text in texts for name in text.split(", ")}
     return ", ".join(sorted(names)) or "not known"
-
-
-def _deciding(summary: StudySummary) -> set[str]:
-    """Return the runs on which the pairs rest that the report calls different."""
-    pairs = comparisons(summary)
-    different = pairs[pairs["distinguishable"]].to_dict("records")
-    cells = {cell for row in different for cell in cells_of(row)}
-    chosen = summary.chosen_runs[[*CELL, "run_id"]]
-    return {run_id for *cell, run_id in tuples_in(chosen) if tuple(cell) in cells}

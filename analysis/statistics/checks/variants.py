@@ -67,15 +67,7 @@ def _fewer_rates(tuning: Tuning, tunings: Sequence[Tuning]) -> Iterator[CheckFin
     rival = max(better, key=lambda rival: len(rival.rates - rates))
     rival_rates = _rates_text(rival.rates)
     message = f"unequal tuning: {_rates_text(rates)}; {rival.variant} had {rival_rates}"
-    if rates & rival.rates:  # of one grid
-        yield tuning.cell.asking_for("unequal", "problem", message, rival.rates - rates)
-    else:
-        yield tuning.cell.finding(
-            "unequal",
-            "problem",
-            message,
-            f"try {rival_rates} for it, too",
-        )
+    yield tuning.cell.finding("unequal", "problem", message, f"try {rival_rates} for it, too")
 
 
 def _lacks(rates: frozenset[float], rival: frozenset[float], same_range: bool) -> bool:

@@ -38,8 +38,13 @@ def choice_costs(summary: StudySummary) -> dict[Cell, float]:
     costs = {}
     for cell, chosen, rates, values, _ in choices(summary):
         is_chosen = rates == chosen
-        means, counts = _means(rates[~is_chosen], values[~is_chosen])
-        cost = choice_cost(values[is_chosen], means, counts, num_variants[cell[:2]])
+        others = pd.Series(values[~is_chosen]).groupby(rates[~is_chosen])
+        cost = choice_cost(
+            values[is_chosen],
+            others.mean().to_numpy(),
+            np.asarray(others.size(), float),
+            num_variants[cell[:2]],
+        )
         costs[cell] = float(cost)
     return costs
 
@@ -66,14 +71,12 @@ def choices(
             )
 
 
-def _means(rates: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Return the mean of each rate, and the number of its values."""
-    _, index, counts = np.unique(rates, return_inverse=True, return_counts=True)
-    means = np.bincount(index, values) / counts
-    return means, counts.astype(float)
-
-
-def choice_cost(at_chosen: Floats, means: Floats, counts: Floats, num_variants: int) -> Floats:
+def choice_cost(
+    at_chosen: Floats,
+    means: Floats,
+    counts: Floats,
+    num_variants: int,
+) -> Floats:
     """Return the largest gain that another rate may bring, at least 0, one entry a cell.
 
     Args:

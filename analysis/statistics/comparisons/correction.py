@@ -32,7 +32,10 @@ def holm(p_values: Floats) -> Floats:
     return np.minimum(_scaled(p_values), 1.0)
 
 
-def levels_of(p_values: Floats, num_untested: int = 0) -> Floats:
+def levels_of(
+    p_values: Floats,
+    num_untested: int = 0,
+) -> Floats:
     """Return the level at which Holm's procedure tests each p value.
 
     An interval at this level excludes 0 exactly where the corrected p is below `LEVEL`. `num_untested`: pairs that were
@@ -76,14 +79,11 @@ def compared_pairs(cells: pd.DataFrame, sign: int) -> Pairs:
 
     `cells`: `StudySummary.cells`. `sign`: as of `Metric.sign`.
     """
-    groups = cells.groupby(["task", "model"], sort=False).ngroup().to_numpy(int)
+    groups = cells.groupby(["task", "model"], sort=False).ngroup().to_numpy()
     first, second = pairs_within(groups.tolist())
-    means = pd.Series(rounded(sign * cells["test_mean"].to_numpy(float)))
-    best_cells = means.fillna(-np.inf).groupby(groups).idxmax().to_numpy(int)
-    is_best = np.zeros(len(groups), bool)
-    is_best[best_cells] = True
-    num_variants = np.bincount(groups)[groups]
-    is_small = num_variants <= MOST_VARIANTS
+    means = pd.Series(rounded(sign * cells["test_mean"].to_numpy(float))).groupby(groups)
+    is_best = means.rank(method="first", ascending=False).eq(1).to_numpy()
+    is_small = means.transform("size").le(MOST_VARIANTS).to_numpy()
     is_compared = is_small[first] | is_best[first] | is_best[second]
     num_untested = int((~is_compared).sum())
     return Pairs(first[is_compared], second[is_compared], num_untested)

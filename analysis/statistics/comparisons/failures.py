@@ -12,7 +12,6 @@ from lr_sweep.analysis.statistics.selection.best import (
     Bools,
     Cell,
     Floats,
-    Ints,
 )
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 
@@ -54,7 +53,12 @@ def unexplained_failures(summary: StudySummary) -> dict[Cell, Failures]:
     return failures_of
 
 
-def failures_among(rates: Floats, values: Floats, at_chosen: Floats, least: float) -> Failures:
+def failures_among(
+    rates: Floats,
+    values: Floats,
+    at_chosen: Floats,
+    least: float,
+) -> Failures:
     """Count the failed runs of a cell at the rates that compete, as `unexplained_failures` defines them.
 
     Args:
@@ -97,12 +101,6 @@ def _lower_medians(values: Floats) -> Floats:
         return np.full((*values.shape[:-1], 1), np.nan)
     middle = np.maximum(num_known(values)[..., None] - 1, 0) // 2
     return np.take_along_axis(np.sort(values), middle, -1)  # NaN last
-
-
-def num_failed(values: Floats, is_fraction: bool) -> Ints:
-    """Count the failed runs of each cell; arguments as of `failed_runs`."""
-    counts: Ints = failed_runs(values, is_fraction).sum(-1)
-    return counts
 
 
 def fisher_p(failed: int, other_failed: int, runs: int, other_runs: int) -> float:

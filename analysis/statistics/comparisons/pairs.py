@@ -74,14 +74,7 @@ def comparisons(summary: StudySummary) -> pd.DataFrame:
         num_failed=num_failed[first],
         num_other_failed=num_failed[second],
         working_difference=working[first] - working[second],
-        note=list(
-            map(
-                _note,
-                np.minimum(counts[first], counts[second]),
-                tested.difference,
-                tested.sem,
-            )
-        ),
+        note=list(map(_note, tested.num_seeds, tested.difference, tested.sem)),
     )
 
 

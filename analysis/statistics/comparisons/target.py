@@ -17,7 +17,6 @@ from scipy.special import stdtr, stdtrit
 
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
-    CONFIDENCE,
     RATE,
     UPPER,
     Bools,
@@ -36,6 +35,7 @@ from lr_sweep.analysis.statistics.selection.summary import (
 
 from .correction import LEVEL, holm, pairs_within
 from .noise import NO_SPREAD, Noise, welch
+from .pair_tests import FEWEST_SEEDS
 
 LOCAL = 0.2
 """Logarithm of steps to each side of a crossing that a curve is fitted to."""
@@ -45,9 +45,7 @@ AFTER_BEST = 2
 """Evaluations behind the best one that still count: a curve may worsen later."""
 FLAT = 1e-6
 """Slope of a curve that does not rise, as a share of its values in a unit of log steps."""
-LEAST_RUNS = 3
-"""Smallest number of runs of each variant that a p value needs."""
-FEW_RUNS = f"fewer than {LEAST_RUNS} runs of a variant: no p"
+FEW_RUNS = f"fewer than {FEWEST_SEEDS} runs of a variant: no p"
 AT_FIRST = "the faster one reaches the target at its first evaluation: evaluate more often"
 FASTER_IS_SHORT = "the faster one does not reach the target with all its runs"
 
@@ -58,82 +56,63 @@ class StepsCompared(NamedTuple):
     cells: pd.DataFrame
     """A row a variant, the fastest first: `learning_rate` (that reaches the target first), `target`, `num_runs`,
     `num_reached`, `short` (does not reach it), `at_first` (is there at its first evaluation, and perhaps earlier),
-    `steps` (of a short one its budget) with a 95% interval, `certain_step` (first in `means`)."""
+    `steps` (of a short one its budget), `low` and `high`: a 95% interval (NaN: `short`, `at_first` or one run)."""
     pairs: pd.DataFrame
-    """A row a pair: what `speedups` returns, `corrected_p` over all pairs (NaN: the faster one is short, or there are
-    too few runs), `distinguishable` (whether that is below `LEVEL`) and `note`."""
-    means: pd.DataFrame
-    """See `_means_at_steps`."""
+    """A row a pair: how many times as fast the first variant is (`ratio`), `ratio_low` and `ratio_high`: a 95% interval
+    for this pair alone (NaN: a cell lacks its own); `other_short` (`ratio` is then a bound); `p` of Welch's two-sided
+    test of the extrapolated means and `corrected_p` over all pairs (NaN: a `note` says why), `distinguishable` (whether
+    that is below `LEVEL`)."""
 
 
-def compare_steps(
-    summary: StudySummary,
-    curves: pd.DataFrame,
-    per_step: pd.Series[float] | None = None,
-) -> StepsCompared | None:
+def compare_steps(summary: StudySummary, curves: pd.DataFrame) -> StepsCompared | None:
     """Compare the steps to the summary's targets; None: there are none, or no run has ended with two evaluations.
 
-    `curves`: `run_id`, `step` and `validation`; `per_step`: by run id, what a step takes of the unit that is
-    counted, as seconds; None: steps are counted.
+    `curves`: `run_id`, `step` and `validation`.
     """
     runs = summary.runs[summary.runs["task"].isin(summary.targets)]
     runs = runs[runs["status"].isin(["complete", "diverged"])]
     has_curves = curves["run_id"].duplicated().any()
     if not summary.metric.chosen_on or runs.empty or not has_curves:
         return None
-    runs = _with_crossings(summary, runs, curves, per_step)
-    rates = _fastest_rates(runs)
-    means = _means_at_steps(summary, runs.merge(rates[RATE], on=RATE), curves)
-    certain = means[means["certain"]].groupby(CELL)["step"].min()
+    rates = _fastest_rates(_with_crossings(summary, runs, curves))
     cells = _cells(rates, summary.targets)
-    cells = cells.join(certain.rename("certain_step"), on=CELL)
-    return StepsCompared(cells, _pairs(rates), means)
+    return StepsCompared(cells, _pairs(rates, cells))
 
 
 def _with_crossings(
-    summary: StudySummary,
-    runs: pd.DataFrame,
-    curves: pd.DataFrame,
-    per_step: pd.Series[float] | None,
+    summary: StudySummary, runs: pd.DataFrame, curves: pd.DataFrame
 ) -> pd.DataFrame:
     """Add `log_steps` (to the target), `log_budget`, `reached`, `short` and `at_first`."""
     points = points_within_budget(runs, curves, ["validation"])
-    points = points.merge(runs[["run_id", "status"]])
+    points = points[points["step"] > 0]
     target = points["task"].map(summary.targets)
     rounding = NO_SPREAD * target.abs()
-    points["gap"] = summary.metric.sign * (points["validation"] - target) + rounding
-    by_rate = points[points["step"] > 0].groupby(RATE, sort=False)
-    none = pd.DataFrame(columns=["run_id", "crossing", "short", "at_first"])
-    crossed = pd.concat([none, *(_crossings_of_rate(rows) for _, rows in by_rate)])
-    runs = runs.merge(crossed, on="run_id", how="left")
-    crossing = runs["crossing"].astype(float)
-    log_budget = pd.Series(np.log(runs["num_steps"].astype(float)), runs.index)
-    unit = 0.0 if per_step is None else np.log(runs["run_id"].map(per_step))
-    return runs.assign(
-        log_steps=crossing.fillna(log_budget) + unit,
-        log_budget=log_budget + unit,
-        reached=crossing <= log_budget,
-        short=runs["short"].eq(True) | crossing.isna(),
-        at_first=runs["at_first"].eq(True),
-    )
+    gaps = summary.metric.sign * (points["validation"] - target) + rounding
+    points = points.assign(gap=gaps)
+    by_rate = runs.groupby(RATE, sort=False)
+    return pd.concat([_crossings_of_rate(rows, points) for _, rows in by_rate])
 
 
-def _crossings_of_rate(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the crossings of the runs of a rate, from their gaps; between evaluations these are interpolated."""
-    gaps = points.pivot(index="step", columns="run_id", values="gap")  # steps x runs
-    gaps = gaps.interpolate("index", limit_area="inside")
-    ended = points.loc[points["status"] == "complete", "run_id"]
-    complete = gaps.columns.isin(ended)
+def _crossings_of_rate(runs: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns of `_with_crossings` to the runs of a rate; between evaluations, gaps are interpolated."""
+    of_rate = points[points["run_id"].isin(runs["run_id"])]
+    gaps = of_rate.pivot(index="step", columns="run_id", values="gap")  # steps x runs
+    gaps = gaps.reindex(columns=runs["run_id"]).interpolate("index", limit_area="inside")
+    complete = runs["status"].eq("complete").to_numpy()
     gaps = gaps[gaps.loc[:, complete].notna().all(axis=1)]
-    crossed = pd.DataFrame({"run_id": gaps.columns, "short": True, "at_first": False})
+    log_budget = np.log(runs["num_steps"].to_numpy(float))
+    runs = runs.assign(log_budget=log_budget, log_steps=log_budget)
     if not complete.any() or gaps.empty:
-        return crossed.assign(crossing=math.nan)
+        return runs.assign(reached=False, short=True, at_first=False)
     log_steps = np.log(gaps.index.to_numpy(float))
-    log_budget = math.log(points["num_steps"].max())
     values = gaps.to_numpy(float)
-    crossing, short = crossings(log_steps, values, complete, log_budget)
-    at_first = values[0, complete].mean() >= 0
-    return crossed.assign(crossing=crossing, short=short, at_first=at_first)
+    crossing, is_short = crossings(log_steps, values, complete, log_budget.max())
+    return runs.assign(
+        log_steps=np.where(np.isnan(crossing), log_budget, crossing),
+        reached=crossing <= log_budget,
+        short=is_short,
+        at_first=values[0, complete].mean() >= 0,
+    )
 
 
 def crossings(
@@ -210,139 +189,65 @@ def _fastest_rates(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _cells(rates: pd.DataFrame, targets: Mapping[str, float]) -> pd.DataFrame:
     """Return the cells of `StepsCompared`; `rates`: of `_fastest_rates`."""
-    mean = rates["mean"]
-    num_runs = rates["num_runs"]
-    short = rates["short"]
-    limits = rates["log_budget"].where(short, math.inf)
-    half = stdtrit(num_runs - 1, UPPER) * np.sqrt(rates["variance"] / num_runs)
+    half = stdtrit(rates["num_runs"] - 1, UPPER) * np.sqrt(rates["variance"] / rates["num_runs"])
     cells = rates[[*RATE, "num_runs", "num_reached", "short", "at_first"]].assign(
-        steps=np.exp(np.minimum(mean, limits)),
-        low=np.exp(np.minimum(mean - half, limits)),
-        high=np.exp((mean + half).mask(short, math.inf)),
+        steps=np.exp(rates["mean"].mask(rates["short"], rates["log_budget"])),
+        low=np.exp(rates["mean"] - half),
+        high=np.exp(rates["mean"] + half),
     )
     cells.insert(len(RATE), "target", cells["task"].map(targets))
-    cells.loc[cells["at_first"], ["low", "high"]] = math.nan
+    cells.loc[cells["short"] | cells["at_first"], ["low", "high"]] = math.nan
     return cells
 
 
-class LogSteps(NamedTuple):
-    """Logarithms of the steps to the target; one entry a cell in each."""
-
-    means: Floats
-    limits: Floats
-    """Logarithm of the budget of a cell that does not reach the target; infinity: it does."""
-    noise: Noise
-    counts: Floats
-    """Runs of each mean."""
-
-    @classmethod
-    def of(cls, rates: pd.DataFrame) -> LogSteps:
-        """Return those of rows of `_fastest_rates`."""
-        limits = rates["log_budget"].where(rates["short"], math.inf)
-        counts = rates["num_runs"].to_numpy(float)
-        noise = Noise(rates["variance"].to_numpy(float), counts - 1)
-        return cls(
-            rates["mean"].to_numpy(float),
-            limits.to_numpy(float),
-            noise,
-            counts,
-        )
-
-    @property
-    def is_short(self) -> Bools:
-        """Whether a cell does not reach the target."""
-        return np.isfinite(self.limits)
-
-    def steps_of(self, cells: Ints, factor: Floats) -> tuple[Floats, Floats]:
-        """Return the steps of some cells, at most their budgets, and half the widths of their logarithms' intervals.
-
-        The noise of a short cell counts as far as it reaches below the budget. `factor`: quantile of t.
-        """
-        log_steps = np.minimum(self.means, self.limits)
-        sems = np.sqrt(self.noise.variance / self.counts)
-        beyond = self.means - log_steps
-        half = factor * sems[..., cells] - beyond[..., cells]
-        return np.exp(log_steps[..., cells]), np.maximum(half, 0.0)
-
-
-def _pairs(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return the pairs of `StepsCompared`; `rates`: of `_fastest_rates`."""
+def _pairs(rates: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the pairs of `StepsCompared`; `rates`: of `_fastest_rates`; `cells`: of `_cells`."""
     first, second = pairs_within(list(tuples_in(rates[GROUP])))
-    steps = LogSteps.of(rates)
-    pairs = rates.iloc[first][CELL].reset_index(drop=True)
-    pairs["other"] = rates["variant"].to_numpy()[second]
-    pairs = pairs.assign(**speedups(steps, first, second))
-    is_faster = steps.means[first] < steps.means[second]
-    faster = rates.iloc[np.where(is_faster, first, second)]
-    reasons = {
-        FASTER_IS_SHORT: faster["short"].to_numpy(),
-        AT_FIRST: faster["at_first"].to_numpy(),
-        FEW_RUNS: np.minimum(steps.counts[first], steps.counts[second]) < LEAST_RUNS,
-    }
-    note = np.select([*reasons.values()], [*reasons], "")
-    p = pairs["p"].mask(note != "")
-    corrected = holm(p.to_numpy())
-    return pairs.assign(
-        p=p,
-        corrected_p=corrected,
-        distinguishable=corrected < LEVEL,
-        note=note,
+    means = rates["mean"].to_numpy(float)
+    counts = rates["num_runs"].to_numpy(float)
+    noise = Noise(rates["variance"].to_numpy(float), counts - 1)
+    half, p = log_ratios(means, noise, counts, first, second)
+    steps = cells["steps"].to_numpy(float)
+    short = cells["short"].to_numpy(bool)
+    at_first = cells["at_first"].to_numpy(bool)
+    is_bound = short | at_first
+    half[is_bound[first] | is_bound[second]] = math.nan
+    faster = np.where(means[first] < means[second], first, second)
+    is_few = np.minimum(counts[first], counts[second]) < FEWEST_SEEDS
+    reasons = [short[faster], at_first[faster], is_few]
+    note = np.select(reasons, [FASTER_IS_SHORT, AT_FIRST, FEW_RUNS], "")
+    p = np.where(note == "", p, math.nan)
+    ratio = steps[second] / steps[first]
+    corrected = holm(p)
+    return (
+        rates.iloc[first][CELL]
+        .reset_index(drop=True)
+        .assign(
+            other=rates["variant"].to_numpy()[second],
+            other_short=short[second],
+            ratio=ratio,
+            ratio_low=ratio / np.exp(half),
+            ratio_high=ratio * np.exp(half),
+            p=p,
+            corrected_p=corrected,
+            distinguishable=corrected < LEVEL,
+            note=note,
+        )
     )
 
 
-def speedups(steps: LogSteps, first: Ints, second: Ints) -> dict[str, Floats]:
-    """Return how many times as fast the first of two cells is (`ratio`), the steps that it saves (`saved`), and `p`.
-
-    The sizes have `_low` and `_high`, a 95% interval for this pair alone. It is open to the side of a cell that does
-    not reach the target, which counts with its budget. Welch's two-sided p compares the extrapolated means.
+def log_ratios(
+    log_steps: Floats, noise: Noise, counts: Floats, first: Ints, second: Ints
+) -> tuple[Floats, Floats]:
+    """Return half the widths of the 95% intervals of log ratios of steps, and Welch's two-sided p values.
 
     Args:
-        steps: of cells, ... x cells.
+        log_steps: mean logarithms of the steps of cells, ... x cells.
+        noise: of the logarithm of a run's steps.
+        counts: runs of each mean.
         first: index of each pair's first cell.
-        second: of its second cell.
+        second: index of its second cell.
     """
-    sem, dof = welch(steps.noise, steps.counts, first, second)
-    distance = np.abs(steps.means[..., first] - steps.means[..., second])
-    first_short = steps.is_short[..., first]
-    second_short = steps.is_short[..., second]
-    factor = stdtrit(dof, np.where(first_short | second_short, CONFIDENCE, UPPER))
-    first_steps, first_half = steps.steps_of(first, factor)
-    second_steps, second_half = steps.steps_of(second, factor)
-    ratio = second_steps / first_steps
-    saved = second_steps - first_steps
-    half_saved = np.hypot(first_steps * first_half, second_steps * second_half)
-    with np.errstate(over="ignore"):
-        scale = np.exp(np.hypot(first_half, second_half))
-    return {
-        "ratio": ratio,
-        "ratio_low": np.where(first_short, 0.0, ratio / scale),
-        "ratio_high": np.where(second_short, math.inf, ratio * scale),
-        "saved": saved,
-        "saved_low": np.where(first_short, -math.inf, saved - half_saved),
-        "saved_high": np.where(second_short, math.inf, saved + half_saved),
-        "p": 2 * stdtr(dof, -distance / sem),
-    }
-
-
-def _means_at_steps(
-    summary: StudySummary, runs: pd.DataFrame, curves: pd.DataFrame
-) -> pd.DataFrame:
-    """Return the mean of each cell at every step that all its runs have, and whether it is `certain` to be there.
-
-    One-sided t tests (`p`) go from the last step down, each at the level `LEVEL`, until one fails. In this fixed order
-    the choice of the step needs no correction (Maurer, Hothorn and Lehmacher 1995). The mean has a 95% interval.
-    """
-    points = points_within_budget(runs, curves, ["validation"]).dropna()
-    by_step = points.groupby([*CELL, "step"])["validation"]
-    means = by_step.agg(mean="mean", sem="sem", num_runs="count").reset_index()
-    all_runs = means.groupby(CELL)["num_runs"].transform("max")
-    means = means[means["num_runs"] == all_runs]
-    mean = means["mean"]
-    sem = means.pop("sem")
-    dof = means["num_runs"] - 1
-    half = stdtrit(dof, UPPER) * sem
-    behind = summary.metric.sign * (means["task"].map(summary.targets) - mean)
-    p = stdtr(dof, behind / sem)
-    means = means.assign(low=mean - half, high=mean + half, p=p)
-    from_last = means[::-1].assign(certain=means["p"] < LEVEL)
-    return means.assign(certain=from_last.groupby(CELL)["certain"].cummin())
+    sem, dof = welch(noise, counts, first, second)
+    distance = np.abs(log_steps[..., first] - log_steps[..., second])
+    return stdtrit(dof, UPPER) * sem, 2 * stdtr(dof, -distance / sem)

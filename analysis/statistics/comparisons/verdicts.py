@@ -110,8 +110,8 @@ def verdicts(summary: StudySummary, conditions: Conditions = NO_CONDITIONS) -> p
             "best": best,
             "leads": leads,
             "certain": certain,
+            "one_rate": list(_misleading(best, leads, tried)),
         }
-        row["one_rate"] = list(_misleading(best, leads, tried))
         rows.append(labels | row)
     return pd.DataFrame(rows)
 

@@ -28,17 +28,19 @@ LEAST_SIZES = 3
 OWN_DOF = 2
 """Degrees of freedom that the optima's standard errors have together."""
 COLUMNS = (
-    *(
-        "axis",
-        "where",
-        "smallest",
-        "largest",
-        "num_sizes",
-        "slope",
-        "low",
-        "high",
-    ),
-    *("next_size", "next_rate", "next_low", "next_high", "note"),
+    "axis",
+    "where",
+    "smallest",
+    "largest",
+    "num_sizes",
+    "slope",
+    "low",
+    "high",
+    "next_size",
+    "next_rate",
+    "next_low",
+    "next_high",
+    "note",
 )
 
 

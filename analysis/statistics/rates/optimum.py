@@ -1,4 +1,4 @@
-"""The best learning rate of a cell between those that were tried, with its interval, and what missing it costs.
+"""The best learning rate of a cell between those that were tried, with its interval.
 
 All of it reads validation data. On each side of the optimum the curve is taken to fall as a power of the distance in
 log rate, with a bend and an exponent of its own, as a cliff on one side is the rule. What this was measured to do:
@@ -16,9 +16,7 @@ import pandas as pd
 from scipy.special import fdtri, stdtrit
 
 from lr_sweep.analysis.statistics.comparisons.noise import (
-    Noise,
     undefined_is_nan,
-    welch,
 )
 from lr_sweep.analysis.statistics.selection.best import (
     CELL,
@@ -64,18 +62,13 @@ ERROR_SHARE, CUT_ERROR_SHARE = 0.24, 0.37
 """Standard error of an optimum, as a share of its interval's longer side; the second where the interval reaches
 an end of the grid, which cuts it off. With `laws.OWN_DOF`, 96 to 98% of simulated intervals of slopes hold."""
 PARAMETERS = 4
-"""A height, two bends and a place: so many rates of one seed cannot show any noise."""
+"""A height, two bends and a place: so many rates cannot show that the fit holds."""
 TINY = 1e-12
-"""Rounding of a square."""
-USUAL = (1e-4, 1e4)
-"""Usual distances of the least and the greatest mean: of others `TINY` would not be tiny, or more than rounding."""
-STEPS = 20
-MOST_CANDIDATES = 1000
-"""Candidates for the optimum between two rates, and of all."""
+"""Rounding of a square of means whose span is 1."""
+NUM_CANDIDATES = 201
+"""Candidates for the optimum: on half decades, 25 or more between two rates."""
 CLEAR = 0.995
 """Quantile of t by which a rate is clearly worse than the best one: 99% confidence, two-sided."""
-OFF = 3.0
-"""Factor by which a rate is off whose cost is reported."""
 
 
 class Optimum(NamedTuple):
@@ -94,39 +87,24 @@ def optima(summary: StudySummary) -> pd.DataFrame:
     """Estimate the optimum of every cell.
 
     Returns:
-        One row a cell: the cell's columns, `optimum`, `low` and `high` (learning rates; NaN: not known), `cost_3x`
-        (what the worse of `OFF` times and the same part of the best rate tried costs, in the unit of the metric, by
-        means that are linear between the logarithms of the rates; NaN: outside those tried), `error` (standard error
-        of the optimum, in decades), and `note`.
+        One row a cell: the cell's columns, `optimum`, `low` and `high` (learning rates; NaN: not known), `error`
+        (standard error of the optimum, in decades), and `note`.
     """
     rows = []
     for cell, measured in arrays_by_cell(summary.learning_rates, *MEASURED).items():
         curve = Curve.of(summary.metric.sign, *measured)
         best = optimum(curve)
         rates = 10**best.at, 10**best.low, 10**best.high
-        rows.append((*cell, *rates, _cost(curve), best.error, best.note))
+        rows.append((*cell, *rates, best.error, best.note))
     columns = [
         *CELL,
         "optimum",
         "low",
         "high",
-        "cost_3x",
         "error",
         "note",
     ]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _cost(curve: Curve) -> float:
-    """Return how far the worse of two rates, `OFF` times the best one and the same part of it, is behind it."""
-    known = np.isfinite(curve.means)
-    if not known.any():
-        return math.nan
-    off = math.log10(OFF) * np.array([-1, 1])
-    away = curve.away[known]
-    falls = curve.falls[known]
-    costs = np.interp(off, away, falls, left=math.nan, right=math.nan)
-    return float(costs.max())
 
 
 def optimum(curve: Curve) -> Optimum:
@@ -134,8 +112,8 @@ def optimum(curve: Curve) -> Optimum:
 
     Candidates are profiled: the interval has those whose best fit is worse than the best of all by no more than noise
     explains, and the rates beside the best that are within `TIED` standard errors of it. It never passes a rate that is
-    clearly worse than the best one, and is all between such rates where the fit does not hold. With one seed and few
-    rates, the parabola through the best three gives the number.
+    clearly worse than the best one, and is all between such rates where the fit does not hold. With one seed, the
+    parabola through the best three rates gives the number.
     """
     if np.isfinite(curve.means).sum() < 3:
         return Optimum(note="fewer than three learning rates with a value")
@@ -146,22 +124,12 @@ def optimum(curve: Curve) -> Optimum:
     widest_step = np.diff(curve.log_rates[best - 1 : best + 2]).max()
     uniform_error = float(widest_step) / math.sqrt(12)  # of an optimum anywhere within a step
     variance, dof = _noise(curve)
-    kept = _kept(curve, variance)
+    if dof == 0:
+        return Optimum(at=vertex(curve), error=uniform_error, note="one seed: no interval")
     is_cliff = is_lopsided(curve)
-    if dof > 0:
-        profiled = _profiled(curve, kept, variance, dof, is_cliff)
-        error = _error(curve, profiled)
-        return profiled._replace(error=max(error, uniform_error) if is_cliff else error)
-    num_kept = kept.stop - kept.start
-    if num_kept <= PARAMETERS:
-        note = "one seed, too few rates: no interval"
-        return Optimum(at=vertex(curve), error=uniform_error, note=note)
-    # What two half parabolas miss is all that is known of the noise.
-    dof = num_kept - PARAMETERS
-    misfits = _misfits(curve, kept, np.ones(num_kept), np.array([2.0]))
-    variance = float(misfits.min()) / dof
-    profiled = _profiled(curve, kept, variance, dof, is_cliff)
-    return profiled._replace(error=uniform_error)
+    profiled = _profiled(curve, variance, dof, is_cliff)
+    error = _error(curve, profiled)
+    return profiled._replace(error=max(error, uniform_error) if is_cliff else error)
 
 
 def _error(curve: Curve, optimum: Optimum) -> float:
@@ -173,24 +141,22 @@ def _error(curve: Curve, optimum: Optimum) -> float:
 
 
 def _scaled(curve: Curve) -> Curve:
-    """Return very small or very large means with a span of 1, which moves no optimum."""
-    span = np.nanmax(curve.means) - np.nanmin(curve.means)
-    if span == 0 or USUAL[0] <= span <= USUAL[1]:
-        return curve
+    """Return the means with a span of 1, which moves no optimum."""
+    span = (np.nanmax(curve.means) - np.nanmin(curve.means)) or 1.0
     return curve._replace(
         means=curve.means / span,
         variances=curve.variances / span / span,
     )
 
 
-def _profiled(curve: Curve, kept: slice, variance: float, dof: int, is_cliff: bool) -> Optimum:
+def _profiled(curve: Curve, variance: float, dof: int, is_cliff: bool) -> Optimum:
     """Profile the candidates; `variance` is that of a mean, `dof` its degrees of freedom."""
+    kept = _kept(curve, variance)
     low, high = _worse_rates(curve, variance, dof)
     candidates = _candidates(curve, kept)
     falls = curve.falls[kept]
-    rounding = TINY * max(1.0, np.ptp(falls) ** 2)
-    weights = 1 / (max(variance, rounding) + (SHARE_OFF * falls) ** 2)
-    misfits = _misfits(curve, kept, weights, EXPONENTS)
+    weights = 1 / (max(variance, TINY) + (SHARE_OFF * falls) ** 2)
+    misfits = _misfits(curve, kept, weights)
     least = misfits.min()
     misfit_dof = max(1, len(falls) - PARAMETERS)
     misfit_share = least / misfit_dof
@@ -226,9 +192,7 @@ def _candidates(curve: Curve, kept: slice) -> Floats:
     x = curve.log_rates
     low = x[max(kept.start - 1, 0)]
     high = x[min(kept.stop, len(x) - 1)]
-    num_steps = (high - low) / np.diff(x).min()
-    number = STEPS * round(float(num_steps))
-    return np.linspace(low, high, min(number, MOST_CANDIDATES) + 1)
+    return np.linspace(low, high, NUM_CANDIDATES)
 
 
 def _num_leading(flags: Bools) -> int:
@@ -266,7 +230,7 @@ def _noise(curve: Curve) -> tuple[float, int]:
     near &= curve.counts > 1
     if not near.any():
         return 0.0, 0
-    usual = float(np.quantile(curve.variances[near], 0.5, method="lower"))
+    usual = np.quantile(curve.variances[near], 0.5, method="lower")
     near &= (curve.variances <= NOISIER * usual) | (usual == 0)
     counts = curve.counts[near]
     variance = np.mean(curve.variances[near] / counts)
@@ -308,35 +272,23 @@ def _fall(falls: Floats, away: int) -> float:
 def _worse_rates(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
     """Return the nearest rates on both sides that are clearly worse than the best: a single peak lies between them.
 
-    Where none is, that is the end of those tried. By Welch's t of the two rates, or by t with the noise of the rates
-    near the best: `variance` of a mean, also where one seed is all.
+    Where none is, that is the end of those tried. By Student's t with the noise of the rates near the best: `variance`
+    of a mean.
     """
-    has_noise = curve.counts > 1
-    squares = np.where(
-        has_noise,
-        curve.variances / np.maximum(curve.counts, 1),
-        variance,
-    )
-    noise = Noise(squares, np.where(has_noise, curve.counts - 1, dof))
-    size = len(squares)
-    best = curve.best
-    counts = np.ones(size)
-    sems, dofs = welch(noise, counts, np.full(size, best), np.arange(size))
-    by_own = np.nan_to_num(stdtrit(dofs, CLEAR) * sems)  # NaN: neither rate has any noise
-    limits = np.minimum(by_own, stdtrit(dof, CLEAR) * math.sqrt(2 * variance))
-    num_close = [_num_leading(side) for side in curve.sides(curve.falls <= limits)]
-    low = max(best - num_close[0] - 1, 0)
-    high = min(best + num_close[1] + 1, size - 1)
+    limit = stdtrit(dof, CLEAR) * math.sqrt(2 * variance)
+    num_close = [_num_leading(side) for side in curve.sides(curve.falls <= limit)]
+    low = max(curve.best - num_close[0] - 1, 0)
+    high = min(curve.best + num_close[1] + 1, len(curve.means) - 1)
     return curve.log_rates[low], curve.log_rates[high]
 
 
-def _misfits(curve: Curve, kept: slice, weights: Floats, exponents: Floats) -> Floats:
+def _misfits(curve: Curve, kept: slice, weights: Floats) -> Floats:
     """Return the least weighted sum of squares of each candidate, plus what the exponents are off 2, squared.
 
     Fitted are a height and, on each side, a bend, which is not upwards, times the distance to the power of an exponent.
     """
     distances = curve.log_rates[kept] - _candidates(curve, kept)[:, None]
-    falls = np.abs(distances) ** exponents[:, None, None]  # exponents x candidates x rates
+    falls = np.abs(distances) ** EXPONENTS[:, None, None]  # exponents x candidates x rates
     y = -curve.falls[kept]
     is_left = distances < 0
     sides = [_moments(falls, y, weights * side) for side in (is_left, ~is_left)]
@@ -351,7 +303,7 @@ def _misfits(curve: Curve, kept: slice, weights: Floats, exponents: Floats) -> F
             falls_left = height * left[3] >= left[4]
             falls_right = height * right[3] >= right[4]
         misfits.append(np.where(falls_left & falls_right, misfit, np.inf))
-    penalty = (np.log(exponents / 2) / EXPONENT_SPREAD) ** 2
+    penalty = (np.log(EXPONENTS / 2) / EXPONENT_SPREAD) ** 2
     penalties = penalty[:, None] + penalty  # of the left and of the right exponent
     totals = np.min(misfits, 0) + penalties[..., None]
     return totals.min((0, 1))

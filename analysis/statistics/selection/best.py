@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
-from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.record.columns import STATUSES, Row
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,6 +35,8 @@ UPPER = (1 + CONFIDENCE) / 2
 MEAN_DIGITS = 12
 """Significant digits by which means are compared: accuracies are ratios of counts, so a closer difference is summation
 error."""
+OUTCOMES = (*STATUSES, "short", "missing")
+"""What became of a wanted run at the study's budget."""
 BOUNDING = ("diverged", "stopped")
 """Outcomes without a value that say that a learning rate is worse: it diverged, or fell behind the others."""
 
@@ -42,6 +44,11 @@ BOUNDING = ("diverged", "stopped")
 def labels_of(cell: Iterable[Any]) -> dict[str, str]:
     """Return the values of a cell by their columns."""
     return dict(zip(CELL, cell, strict=True))
+
+
+def cell_of(row: Row) -> Cell:
+    """Return task, model and variant of a row."""
+    return row["task"], row["model"], row["variant"]
 
 
 def tuples_in(frame: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
@@ -59,22 +66,6 @@ def rounded(means: Floats) -> Floats:
     return np.array([comparable(mean) for mean in means.tolist()], float)
 
 
-def rule_text(metric: Metric, has_steps: bool = True) -> str:
-    """State the selection rule, for tables and figures; without steps a run has one evaluation."""
-    best, name = metric.best, metric.validation
-    if not metric.chosen_on:
-        return "Selection: none, as there is no validation data."
-    rate = f"in each cell the learning rate with the {best} mean"
-    if not has_steps:
-        return f"Selection: {rate} {name} over seeds (ties: the smaller)."
-    if metric.model == "final":
-        return f"Selection: in each run the last step, then {rate} {name} over seeds (ties: the smaller)."
-    return (
-        f"Selection: in each run the step with the {best} {name} (ties: the earliest), then {rate} of that over seeds "
-        "(ties: the smaller)."
-    )
-
-
 def each_cell(
     frame: pd.DataFrame,
 ) -> Iterator[tuple[Cell, pd.DataFrame]]:
@@ -86,26 +77,24 @@ def each_cell(
 
 def arrays_by_cell(frame: pd.DataFrame, *names: str) -> dict[Cell, list[np.ndarray[Any, Any]]]:
     """Return columns of each cell of a frame, in order of appearance: hundreds of cells take a tenth of `each_cell`."""
-    if frame.empty:
-        return {}
-    codes = frame.groupby(CELL, sort=False).ngroup().to_numpy()
-    order = codes.argsort(kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order])) + 1
+    places = frame.groupby(CELL, sort=False).indices
+    columns = [frame[name].to_numpy() for name in names]
     cells = tuples_in(frame[CELL].drop_duplicates())
-    ordered = [frame[name].to_numpy()[order] for name in names]
-    columns = [np.split(values, starts) for values in ordered]
-    return {cell: arrays for cell, *arrays in zip(cells, *columns, strict=True)}
+    return {cell: [values[places[cell]] for values in columns] for cell in cells}
 
 
 def rows_by_cell(frame: pd.DataFrame) -> dict[Cell, list[Row]]:
     """Return the rows of each cell of a frame, in order of appearance: many small frames would take longest of all."""
     rows_of = defaultdict[Cell, list[Row]](list)
     for row in frame.to_dict("records"):
-        rows_of[row["task"], row["model"], row["variant"]].append(row)
+        rows_of[cell_of(row)].append(row)
     return dict(rows_of)
 
 
-def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+def best_steps(
+    curves: pd.DataFrame,
+    metric: Metric = ACCURACY,
+) -> pd.DataFrame:
     """Choose each run's evaluation with the best validation accuracy; ties: the earliest step; or the last evaluation.
 
     Args:
@@ -129,7 +118,10 @@ def best_steps(curves: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     )
 
 
-def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
+def best_learning_rates(
+    per_run: pd.DataFrame,
+    metric: Metric = ACCURACY,
+) -> pd.DataFrame:
     """Choose each cell's learning rate: the best mean over seeds of the runs' best validation accuracy.
 
     Eligible are the learning rates with the most seeds that have a value: all wanted seeds, unless no learning rate
@@ -149,31 +141,41 @@ def best_learning_rates(per_run: pd.DataFrame, metric: Metric = ACCURACY) -> pd.
         inside is as good, or all rates are equally good).
     """
     _refuse_test_columns(per_run)
-    is_bounding = per_run["status"].isin(BOUNDING)
-    rates = (
-        per_run.assign(is_bounding=is_bounding)
-        .groupby(RATE, sort=False)
-        .agg(
-            mean=("validation", "mean"),
-            num_values=("validation", "count"),
-            bounding=("is_bounding", "all"),
-        )
-    )
-    wanted = seeds_of(per_run)
-    rates["eligible"] = are_eligible(rates["num_values"], wanted, CELL)
-    rates["whole"] = rates["num_values"] >= wanted
-    rates["mean"] = rounded(rates["mean"].to_numpy(float))
-    by_cell = rows_by_cell(rates.reset_index().sort_values("learning_rate", kind="stable"))
-    cells = per_run[CELL].drop_duplicates()
-    chosen = [_choose(by_cell[cell], metric) for cell in tuples_in(cells)]
+    rates = validated_rates(per_run).sort_values("learning_rate", kind="stable")
+    by_cell = rows_by_cell(rates)
+    cells = tuples_in(per_run[CELL].drop_duplicates())
+    chosen = [(*cell, *_choose(by_cell[cell], metric)) for cell in cells]
     columns = [
-        "learning_rate",
+        *RATE,
         "validation_mean",
         "incomplete",
         "at_edge",
     ]
-    numbers = pd.DataFrame(chosen, columns=columns)
-    return pd.concat([cells.reset_index(drop=True), numbers], axis=1)
+    return pd.DataFrame(chosen, columns=columns)
+
+
+def validated_rates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return what validation data show of each learning rate, in order of appearance.
+
+    Args:
+        runs: as of `best_learning_rates`.
+
+    Returns:
+        The cell's columns, `learning_rate`, `num_wanted` (runs), `num_values` (seeds with a validation value),
+        `validation_mean`, the number of runs of each of `OUTCOMES`, `num_seeds` (of the cell, see `seeds_of`) and
+        `eligible` (may be chosen, see `are_eligible`).
+    """
+    outcomes = {status: runs["status"].eq(status) for status in OUTCOMES}
+    by_rate = runs.assign(**outcomes).groupby(RATE, sort=False)
+    rates = by_rate.agg(
+        num_wanted=("seed", "size"),
+        num_values=("validation", "count"),
+        validation_mean=("validation", "mean"),
+    )
+    rates = rates.join(by_rate[list(OUTCOMES)].sum())
+    rates["num_seeds"] = seeds_of(runs).astype("int64")
+    rates["eligible"] = are_eligible(rates["num_values"], rates["num_seeds"], CELL)
+    return rates.reset_index()
 
 
 def seeds_of(runs: pd.DataFrame) -> pd.Series[int]:
@@ -189,7 +191,11 @@ def seeds_of(runs: pd.DataFrame) -> pd.Series[int]:
     return table["all"].where(has_shared, table["own"]).set_axis(by_rate.index)
 
 
-def are_eligible(counts: pd.Series[int], wanted: pd.Series[int], cells: Any) -> pd.Series[bool]:
+def are_eligible(
+    counts: pd.Series[int],
+    wanted: pd.Series[int],
+    cells: Any,
+) -> pd.Series[bool]:
     """Return which learning rates may be chosen: those with all wanted values or, in cells without any, with the most.
 
     `counts`, `wanted`: values and wanted seeds of each rate. `cells`: as of `Series.groupby`.
@@ -211,7 +217,10 @@ def was_tried(rate: Row) -> bool:
     return bool(sum(rate[status] for status in BOUNDING) == rate["num_wanted"])
 
 
-def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
+def inner_rate(
+    equal: Collection[float],
+    tried: Collection[float],
+) -> float:
     """Return the smallest of equally good learning rates that lies between others that were tried, else the smallest.
 
     The best of a sweep lies at its edge only if no rate inside is as good.
@@ -220,18 +229,18 @@ def inner_rate(equal: Collection[float], tried: Collection[float]) -> float:
     return min(inside or equal, default=math.nan)
 
 
-def _choose(rates: list[Row], metric: Metric) -> tuple[float, float, bool, str]:
+def _choose(
+    rates: list[Row],
+    metric: Metric,
+) -> tuple[float, float, bool, str]:
     """Choose among the rates of a cell, rising, and return the columns of `best_learning_rates`."""
-    tried = [row["learning_rate"] for row in rates if row["num_values"] or row["bounding"]]
-    means = {row["learning_rate"]: row["mean"] for row in rates if row["eligible"]}
-    best = max(
-        means,
-        key=lambda rate: metric.sign * means[rate],
-        default=math.nan,
-    )
+    tried = [row["learning_rate"] for row in rates if was_tried(row)]
+    eligible = [row for row in rates if row["eligible"]]
+    means = {row["learning_rate"]: comparable(row["validation_mean"]) for row in eligible}
+    best = max(means, key=lambda rate: metric.sign * means[rate], default=math.nan)
     mean = means.get(best, math.nan)
     equal = [rate for rate in means if means[rate] == mean]
-    is_incomplete = not any(row["whole"] for row in rates)
+    is_incomplete = not any(row["num_values"] >= row["num_seeds"] for row in rates)
     edge = ""
     if len(equal) < len(tried):
         edges = {min(tried): "low", max(tried): "high"}

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import STATUSES
@@ -22,18 +23,15 @@ from lr_sweep.analysis.record.study import (
 
 from .best import (
     CELL,
+    OUTCOMES,
     RATE,
-    are_eligible,
+    UPPER,
     best_learning_rates,
     best_steps,
-    seeds_of,
     tuples_in,
+    validated_rates,
 )
 
-OUTCOMES = (*STATUSES, "short", "missing")
-"""What became of a wanted run at the study's budget."""
-SELDOM = frozenset({"stopped", "short"})
-"""Outcomes that texts leave out where no run has them."""
 RUN_COLUMNS = (
     "run_id",
     "status",
@@ -142,7 +140,7 @@ def summarise(
     else:
         measured, chosen = _without_selection(accounted, curves)
     rates = per_learning_rate(measured)
-    cells = per_cell(measured, rates, chosen)
+    cells = per_cell(rates, chosen)
     if not metric.chosen_on:
         rates["num_values"] = rates["num_tests"]
         num_tests = rates.groupby(CELL, sort=False)["num_tests"].sum()
@@ -247,51 +245,42 @@ def per_learning_rate(runs: pd.DataFrame) -> pd.DataFrame:
     """Average over seeds.
 
     Returns:
-        One row a cell and learning rate, in order of appearance and by learning rate: the cell's columns,
-        `learning_rate`, `num_wanted` (runs), `num_values` (seeds with a validation value, without validation data with
-        a test value), `num_tests` (seeds with a test value), `validation_mean`, `validation_sem`, `test_mean`,
-        `test_sem` (NaN with fewer than two values), the number of seeds of each of `OUTCOMES`, `num_lacking` (seeds of
-        the cell without a run here, or whose complete run has no value), `num_seeds` (of the cell, see
-        `selection.seeds_of`), `most_seeds` (of any cell) and `eligible` (may be chosen, see `selection.are_eligible`).
+        One row a cell and learning rate, in order of appearance and by learning rate: the columns of
+        `validated_rates`; `num_tests` (seeds with a test value), `validation_sem`, `test_mean`, `test_sem` (NaN with
+        fewer than two values), `num_lacking` (seeds of the cell without a run here, or whose complete run has no value)
+        and `most_seeds` (of any cell).
     """
-    rates = runs.groupby(RATE, sort=False).agg(
-        num_wanted=("seed", "size"),
-        num_values=("validation", "count"),
+    has_value = runs[["validation", "test"]].notna().any(axis=1)
+    lacks_value = runs["status"].eq("complete") & ~has_value
+    by_rate = runs.assign(lacks_value=lacks_value).groupby(RATE, sort=False)
+    numbers = by_rate.agg(
         num_tests=("test", "count"),
-        validation_mean=("validation", "mean"),
         validation_sem=("validation", "sem"),
         test_mean=("test", "mean"),
         test_sem=("test", "sem"),
+        num_lacking=("lacks_value", "sum"),
     )
-    flags = pd.DataFrame({status: runs["status"].eq(status) for status in OUTCOMES})
-    has_value = runs[["validation", "test"]].notna().any(axis=1)
-    flags["num_lacking"] = flags["complete"] & ~has_value
-    keys = [runs[key] for key in RATE]
-    counts = flags.groupby(keys, sort=False).sum()
-    rates = rates.join(counts)
-    rates["num_seeds"] = seeds_of(runs).astype("int64")
-    rates["most_seeds"] = rates["num_seeds"].max()
-    rates["eligible"] = are_eligible(rates["num_values"], rates["num_seeds"], CELL)
+    rates = validated_rates(runs).join(numbers, on=RATE)
     rates["num_lacking"] += rates["num_seeds"] - rates["num_wanted"]
-    rates = rates.reset_index()
+    rates["most_seeds"] = rates["num_seeds"].max()
     rates["cell"] = rates.groupby(CELL, sort=False).ngroup()
     ordered = rates.sort_values(["cell", "learning_rate"], ignore_index=True)
     return ordered.drop(columns="cell")
 
 
-def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
+def per_cell(rates: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     """Report each cell at its learning rate in `chosen`, from `selection.best_learning_rates`.
 
     Returns:
         One row a cell: the columns of `chosen`; at the chosen learning rate `num_values`, `num_tests`, `num_diverged`
-        (with a value or without), `validation_sem`, `test_mean`, `test_sem` and `best_steps` (tuple, by seed); over the
-        whole cell `num_wanted` runs, `num_lacking` and the number of each of `OUTCOMES`; `num_seeds` (of a cell without
-        a chosen rate the most of any rate) and `most_seeds` as of `per_learning_rate`.
+        (with a value or without), `validation_sem`, `test_mean` and `test_sem`; over the whole cell `num_wanted` runs,
+        `num_lacking` and the number of each of `OUTCOMES`; `num_seeds` (of a cell without a chosen rate the most of any
+        rate) and `most_seeds` as of `per_learning_rate`.
     """
     summed = ["num_wanted", "num_lacking", *OUTCOMES]
     by_cell = rates.groupby(CELL, sort=False)
     cells = chosen.merge(rates[[*RATE, "validation_sem"]], on=RATE, how="left")
-    cells = _with_numbers_at_chosen(cells, runs, rates)
+    cells = _with_numbers_at_chosen(cells, rates)
     cells = cells.merge(by_cell[summed].sum().reset_index(), on=CELL)
     cells = cells.merge(rates[[*RATE, "num_seeds"]], on=RATE, how="left")
     most_seeds = by_cell["num_seeds"].max()
@@ -300,17 +289,12 @@ def per_cell(runs: pd.DataFrame, rates: pd.DataFrame, chosen: pd.DataFrame) -> p
     return cells.assign(most_seeds=rates["num_seeds"].max())
 
 
-def _with_numbers_at_chosen(
-    cells: pd.DataFrame, runs: pd.DataFrame, rates: pd.DataFrame
-) -> pd.DataFrame:
-    """Add to cells the test numbers of runs at their learning rates; `rates`: of these runs."""
+def _with_numbers_at_chosen(cells: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
+    """Add to cells the test numbers at their learning rates; `rates`: of `per_learning_rate`."""
     counts = ["num_values", "num_tests", "num_diverged"]
     numbers = rates.rename(columns={"diverged": "num_diverged"})
     numbers = numbers[[*RATE, *counts, "test_mean", "test_sem"]]
-    known = runs.dropna(subset=["best_step"]).sort_values("seed")
-    steps = known.groupby(RATE)["best_step"].agg(tuple).rename("best_steps")
     cells = cells.merge(numbers, on=RATE, how="left")
-    cells = cells.merge(steps.reset_index(), on=RATE, how="left")
     cells[counts] = cells[counts].fillna(0).astype("int64")
     return cells
 
@@ -323,16 +307,25 @@ def _on_fresh_runs(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         "num_diverged",
         "test_mean",
         "test_sem",
-        "best_steps",
     ]
     rates = per_learning_rate(runs)
-    fresh = _with_numbers_at_chosen(cells.drop(columns=replaced), runs, rates)
+    fresh = _with_numbers_at_chosen(cells.drop(columns=replaced), rates)
     counts = rates[[*RATE, "num_wanted"]]
     num_runs = fresh[RATE].merge(counts, on=RATE, how="left")["num_wanted"]
     fresh["num_values"] = fresh["num_tests"]
     fresh["num_seeds"] = num_runs.fillna(0).astype("int64")
     fresh["most_seeds"] = num_runs.max()
     return fresh[list(cells)]
+
+
+def with_interval(cells: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns `low` and `high` to cells: the t interval of their mean; NaN: of one seed.
+
+    The choice of the learning rate is not in it.
+    """
+    dof = (cells["num_tests"] - 1).clip(lower=1)  # one value has no SEM in any case
+    half = stdtrit(dof, UPPER) * cells["test_sem"]
+    return cells.assign(low=cells["test_mean"] - half, high=cells["test_mean"] + half)
 
 
 def points_within_budget(

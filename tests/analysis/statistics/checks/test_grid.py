@@ -84,7 +84,7 @@ def test_two_rates_with_values_of_four_are_not_tuned(tmp_path: Path) -> None:
         made.want(rate, 0)
     untuned = by_check(found_in(made))["untuned"]
     assert untuned.condition == "as far as tried: frozen-random has values at 2 learning rates only"
-    assert (untuned.fix, untuned.learning_rates) == ("train the runs at 1e-4, 1e-1, which have no value", ())
+    assert (untuned.fix, untuned.learning_rates) == ("train the runs at 1e-1, which have no value", ())
 
 
 def test_a_mean_that_numpy_and_python_round_apart_is_still_the_best(tmp_path: Path) -> None:
@@ -101,8 +101,9 @@ ONE_VALUE = "1 of 4 learning rates with values, want at least 3: no peak can be 
     ("values", "waiting", "diverged", "message", "further"),
     [
         ({1e-3: 0.5}, (), (), "1 of 1 learning rate with values, want at", (1e-4, 3.16e-4, 3.16e-3, 1e-2)),
-        ({1e-3: 0.5, 1e-2: 0.6}, (), (), "2 of 2 learning rates with values, want", (1e-5, 1e-4, 1e-1, 1.0)),
-        ({1e-4: 0.6}, (), (1e-3, 1e-2, 1e-1), ONE_VALUE, (1e-6, 1e-5, 3.16e-4)),
+        ({1e-3: 0.5, 1e-2: 0.6}, (), (), "2 of 2 learning rates with values, want", (3.16e-3, 3.16e-2, 1e-1)),
+        ({1e-4: 0.6}, (), (1e-3, 1e-2, 1e-1), ONE_VALUE, (1e-5, 3.16e-5, 3.16e-4)),
+        ({1e-3: 0.5}, (), (1e-4, 1e-2, 1e-1), ONE_VALUE, (3.16e-4, 3.16e-3)),
         ({1e-4: 0.5}, (1e-3,), (1e-2, 1e-1), ONE_VALUE, None),
     ],
 )
@@ -147,7 +148,7 @@ def searched(folder: Path, values: dict[float, float]) -> SyntheticRecord:
 def test_best_at_the_edge_of_what_was_tried(tmp_path: Path) -> None:
     made = searched(tmp_path, {2e-4: 0.5, 1e-3: 0.51, 5e-3: 0.52})
     edge = searched_in(made)["edge"]
-    assert edge.message == "the best learning rate, 5e-3, is the largest tried; the search's range ends at 1e-2"
+    assert edge.message == "the best learning rate, 5e-3, is the largest tried"
     assert (edge.level, edge.fix, edge.learning_rates) == ("problem", WIDEN, ())
 
 
@@ -169,6 +170,4 @@ def test_winners_that_are_not_chosen_yet_are_missing(tmp_path: Path) -> None:
     message = "no learning rate has all seeds yet: the winners are not chosen"
     assert searched_in(made, winners=1)["missing"].message == message
     made.add(1e-3, 1, [(300, 0.6, 0.6)])
-    found = searched_in(made, winners=1)
-    assert found.keys() == {"winners"}
-    assert found["winners"].message == "1 of 3 learning rates, the best of the first seed, have all seeds"
+    assert searched_in(made, winners=1) == {}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
-from lr_sweep.analysis.statistics.comparisons.failures import fisher_p, num_failed, unexplained_failures
+from lr_sweep.analysis.statistics.comparisons.failures import failed_runs, fisher_p, unexplained_failures
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
@@ -20,9 +20,9 @@ def test_failed_runs_by_hand() -> None:
     some = np.array(
         [[1, 2, 3, 4, -6.1], [1, 2, 3, 4, -5.9], [10, 10, 10, 9.9, math.nan], [1, 2, -99, math.nan, math.nan]]
     )
-    assert num_failed(some, True).tolist() == [1, 0, 1, 0]
-    assert num_failed(some, False).tolist() == [1, 0, 0, 0]  # 0.1 is less than 2% of 10
-    assert num_failed(some[:, :3], True).tolist() == [0, 0, 0, 0]
+    assert failed_runs(some, True).sum(-1).tolist() == [1, 0, 1, 0]
+    assert failed_runs(some, False).sum(-1).tolist() == [1, 0, 0, 0]  # 0.1 is less than 2% of 10
+    assert failed_runs(some[:, :3], True).sum(-1).tolist() == [0, 0, 0, 0]
 
 
 def study(folder: Path, a: Sequence[Sequence[float]], fresh: Sequence[float]) -> StudySummary:

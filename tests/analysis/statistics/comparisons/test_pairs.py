@@ -89,17 +89,16 @@ def test_what_weakens_a_comparison_is_said(tmp_path: Path) -> None:
     assert not lost["distinguishable"].any()
 
 
-def test_the_report_has_what_is_drawn_at_random_the_same_each_time(tmp_path: Path) -> None:
-    values = [0.50, 0.52, 0.54, 0.51, 0.57, 0.53]  # six seeds: resamples are drawn
+def test_the_report_has_the_pairs_of_all_tasks_the_same_each_time(tmp_path: Path) -> None:
+    values = [0.50, 0.52, 0.54, 0.51, 0.57, 0.53]
     tests = {(task, v): each for task in ("mnist", "cifar10") for v, each in (("a", values), ("b", values[::-1]))}
     compared(tmp_path, tests)
     folder = write_report(tmp_path, "small").folder
-    files = ("report.md", "cells.csv", "comparisons.csv", "overall.csv")
+    files = ("report.md", "cells.csv", "comparisons.csv")
     before = [(folder / name).read_bytes() for name in files]
     page = before[0].decode().partition("## Every pair")[2]
-    titles = ("Variants compared", "Over the tasks")
-    assert sorted(titles, key=lambda title: page.index(f"**{title}.**")) == list(titles)
-    assert [len(pd.read_csv(folder / name)) for name in files[1:]] == [4, 2, 2]
+    assert "**Variants compared.**" in page
+    assert [len(pd.read_csv(folder / name)) for name in files[1:]] == [4, 2]
     write_report(tmp_path, "small")
     assert [(folder / name).read_bytes() for name in files] == before
 

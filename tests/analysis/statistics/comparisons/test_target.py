@@ -8,17 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
 from lr_sweep.analysis.report.targets import pairs_table
-from lr_sweep.analysis.statistics.comparisons.noise import Noise
 from lr_sweep.analysis.statistics.comparisons.target import (
     AT_FIRST,
-    LogSteps,
     StepsCompared,
     compare_steps,
     crossings,
-    speedups,
 )
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.analysis.study_summary import read_summary
@@ -52,7 +49,7 @@ def made(tmp_path: Path) -> SyntheticRecord:
     return SyntheticRecord(tmp_path)
 
 
-def test_steps_saved_and_their_ratio(made: SyntheticRecord) -> None:
+def test_the_ratio_of_the_steps_of_two_variants(made: SyntheticRecord) -> None:
     add(made, "slow", 200)
     add(made, "fast", 100)
     found = compared(made)
@@ -64,17 +61,10 @@ def test_steps_saved_and_their_ratio(made: SyntheticRecord) -> None:
     assert (pair["variant"], pair["distinguishable"]) == ("fast", True)
     ends = [pair["ratio"], pair["ratio_low"], pair["ratio_high"]]
     assert ends == pytest.approx([2, 2 * math.exp(-HALF), 2 * math.exp(HALF)], rel=1e-3)
-    half = HALF * math.sqrt((100**2 + 200**2) / 2)
-    assert [pair["saved"], pair["saved_low"], pair["saved_high"]] == pytest.approx(
-        [100, 100 - half, 100 + half], rel=1e-3
-    )
 
 
 def test_a_variant_that_ends_before_counts_with_its_budget(made: SyntheticRecord) -> None:
-    """It is at 0.471 at the end, and would be there at 400; the other one's own noise is all that there is.
-
-    An interval with one end is a one-sided one: 95% of t with f = 4 are below 2.132.
-    """
+    """It is at 0.471 at the end, and would be there at 400."""
     add(made, "fast", 100)
     add(made, "late", 400)
     found = compared(made)
@@ -83,26 +73,8 @@ def test_a_variant_that_ends_before_counts_with_its_budget(made: SyntheticRecord
     (pair,) = found.pairs.to_dict("records")
     assert pair["distinguishable"]
     assert pair["ratio"] == pytest.approx(3)
-    assert pair["ratio_low"] == pytest.approx(3 * math.exp(-2.132 * 0.1 / math.sqrt(3)), rel=1e-3)
-    assert pair["ratio_high"] == pair["saved_high"] == math.inf
-    table = pairs_table(found.pairs, "steps", 1)
-    assert table.rows[0][4] == f"at least {200 - 2.132 * 0.1 / math.sqrt(3) * 100:.0f}"
-
-
-def test_noise_of_a_short_one_counts_as_far_as_it_reaches_below_its_budget() -> None:
-    """Means of 3 runs with standard errors of 0.1 and 0.25; the second is at 2 and ends at 1.8. By Welch f is 2.626."""
-    noise = Noise(np.array([0.03, 0.1875]), np.full(2, 2.0))
-    steps = LogSteps(np.array([1.0, 2.0]), np.array([math.inf, 1.8]), noise, np.full(2, 3.0))
-    factor = stdtrit(0.0725**2 / (0.01**2 / 2 + 0.0625**2 / 2), 0.95)
-    half = math.hypot(factor * 0.1, factor * 0.25 - 0.2)
-    assert speedups(steps, *PAIR)["ratio_low"] == pytest.approx([math.exp(0.8 - half)], rel=1e-3)
-
-
-def test_steps_saved_have_the_noise_of_each_in_its_own_steps() -> None:
-    """One reaches it at 100 steps and has all the noise: 10% of these; t of f = 2 is 4.303."""
-    noise = Noise(np.array([0.03, 0.0]), np.full(2, 2.0))
-    steps = LogSteps(np.log([100.0, 200.0]), np.full(2, math.inf), noise, np.full(2, 3.0))
-    assert speedups(steps, *PAIR)["saved_low"] == pytest.approx([100 - 43.03], rel=1e-3)
+    assert math.isnan(pair["ratio_low"])
+    assert pairs_table(found.pairs, 1).rows[0][3] == "over 3"
 
 
 def test_two_runs_have_an_interval_and_no_p(made: SyntheticRecord) -> None:
@@ -185,18 +157,6 @@ def test_each_at_the_rate_that_reaches_the_target_first(made: SyntheticRecord) -
     assert found.pairs["ratio"][0] == pytest.approx(1.2)
 
 
-def test_other_units_than_steps(made: SyntheticRecord) -> None:
-    """A step of the slow one takes half a second, one of the fast one two: the slow one is twice as fast."""
-    add(made, "slow", 200)
-    add(made, "fast", 100)
-    read = read_summary(made.write(target=50.0), made.study)
-    ids = read.summary.runs.set_index("run_id")["variant"]
-    found = compare_steps(read.summary, read.curves, ids.map({"slow": 0.5, "fast": 2.0}))
-    assert found is not None
-    assert list(found.cells["variant"]) == ["slow", "fast"]
-    assert list(found.cells["steps"]) == pytest.approx([100, 200])
-
-
 LINE, ONE = np.arange(8.0), np.array([True])
 
 
@@ -224,48 +184,15 @@ def test_a_curve_that_worsens_again_has_reached_the_target() -> None:
     assert crossings(LINE, gaps[:, None], ONE, 7.0)[0] == pytest.approx([3.0], abs=0.4)
 
 
-def test_the_first_step_with_a_mean_beyond_the_target(made: SyntheticRecord) -> None:
-    """A published table of three seeds and four steps, as accuracies 1 - (loss - 3) / 1: t tests give .14, .036, ..."""
-    losses = [(0.27930, 0.27891, 0.27847, 0.27700), (0.28004, 0.27961, 0.27924, 0.27775)]
-    losses.append((0.27972, 0.27934, 0.27890, 0.27736))
-    for seed, values in enumerate(losses):
-        curve = [(step, 1 - value, 0.5) for step, value in zip((245, 250, 255, 275), values, strict=True)]
-        made.add(1e-3, seed, curve, budget=275)
-    found = compared(made, 72.0)
-    assert list(found.means["p"]) == pytest.approx([0.1402, 0.0363, 0.0187, 0.0033], abs=2e-3)
-    assert list(found.means["certain"]) == [False, True, True, True]
-    assert found.cells["certain_step"].tolist() == [250]
-
-
-def test_an_uncertain_later_step_ends_the_search(made: SyntheticRecord) -> None:
-    add(made, "a", 100)
-    read = read_summary(made.write(target=50.0), made.study)
-    later = read.curves["step"].eq(280)
-    found = compare_steps(read.summary, read.curves.assign(validation=read.curves["validation"].mask(later, 0.4)))
-    assert found is not None
-    assert found.means.query("certain")["step"].tolist() == [300]
-
-
-def test_seconds_compare_variants_on_one_kind_of_device(made: SyntheticRecord) -> None:
-    add(made, "slow", 200)
-    add(made, "fast", 100)
-    add(made, "fast", 100, task="other")
-    curve = [(step, 0.5 + 0.1 * math.log(step / 200), 0.1) for step in range(20, 301, 20)]
-    made.end(made.wanted[0], curve, "complete", 300, device="A100")
-    report = write_report(made.write(target=50.0), made.study)
-    table = pd.read_csv(report.folder / "targets.csv").set_index(["task", "variant"])["device_s"]
-    assert table["mnist"].isna().all()
-    assert table["other", "fast"] == pytest.approx(100 * 30 / 300)
-    assert "trained on several kinds has none" in " ".join(report.page.read_text().split())
-
-
 def test_the_report_has_it_where_there_is_a_target(made: SyntheticRecord) -> None:
     add(made, "slow", 200)
     add(made, "fast", 100)
     report = write_report(made.write(target=50.0), made.study)
-    table = pd.read_csv(report.folder / "targets.csv").set_index("variant")
-    assert table.loc["fast", "device_s"] == pytest.approx(100 * 30 / 300)
-    assert "fast reaches validation accuracy 50.0 first, in 100 steps" in " ".join(report.text.split())
+    assert list(pd.read_csv(report.folder / "targets.csv")["steps"]) == pytest.approx([100, 200])
+    text = (
+        "fast reaches validation accuracy 50.0 first, in 100 steps (95% interval 78 to 128); slow needs 2 times as many"
+    )
+    assert text in " ".join(report.text.split())
     assert "Steps to a target" in report.page.read_text()
     without = write_report(made.write(), made.study)
     assert "targets.csv" not in {path.name for path in without.files}

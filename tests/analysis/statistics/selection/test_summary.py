@@ -14,7 +14,6 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.report.cells import model_text
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
-from lr_sweep.analysis.statistics.selection.best import rule_text
 from lr_sweep.analysis.statistics.selection.summary import (
     OUTCOMES,
     StudySummary,
@@ -23,6 +22,7 @@ from lr_sweep.analysis.statistics.selection.summary import (
     per_learning_rate,
 )
 from lr_sweep.analysis.study_report import write_report
+from lr_sweep.analysis.study_texts import rule_text
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 
@@ -43,7 +43,7 @@ def test_a_cell_worked_out_by_hand(tmp_path: Path) -> None:
     found = summary_of(made.write())
     cell = only(found.cells)
     assert cell["learning_rate"] == 1e-5
-    assert cell["best_steps"] == (200, 100)
+    assert found.chosen_runs.sort_values("seed")["best_step"].tolist() == [200, 100]
     assert cell["validation_mean"] == pytest.approx(0.75)
     assert cell["validation_sem"] == pytest.approx(0.05)  # deviations 0.05 and -0.05: sd 0.0707, / sqrt(2)
     assert cell["test_mean"] == pytest.approx(0.62)
@@ -149,16 +149,17 @@ def test_final_models_are_those_at_the_budget_and_a_diverged_run_has_none(tmp_pa
     curve = [(100, 0.5, 0.4), (300, 0.7, 0.6), (600, 0.9, 0.8)]
     made.add(1e-2, 0, curve, trained=600, budget=300)
     made.add(1e-2, 1, curve[:2], status="diverged", trained=300, diverged_at=300)
-    for selection, rate, test, steps in (("best", 1e-4, 0.8, (100, 100)), ("final", 1e-3, 0.7, (300, 300))):
+    for selection, rate, test, steps in (("best", 1e-4, 0.8, [100, 100]), ("final", 1e-3, 0.7, [300, 300])):
         found = summary_of(made.write(selection=selection))
         cell = only(found.cells)
-        assert (cell["learning_rate"], cell["test_mean"], cell["best_steps"]) == (rate, pytest.approx(test), steps)
+        assert (cell["learning_rate"], cell["test_mean"]) == (rate, pytest.approx(test))
+        assert found.chosen_runs["best_step"].tolist() == steps
     lost = only(found.learning_rates, learning_rate=1e-2)
     assert (lost["num_values"], lost["validation_mean"]) == (1, 0.7)
 
 
 def test_the_rule_says_which_model_of_a_run_is_measured() -> None:
-    assert rule_text(Metric(model="final")) == (
+    assert rule_text(Metric(model="final"), has_steps=True) == (
         "Selection: in each run the last step, then in each cell the learning rate with the highest mean validation "
         "accuracy over seeds (ties: the smaller)."
     )
