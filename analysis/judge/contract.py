@@ -16,7 +16,7 @@ from lr_sweep.analysis.judge import names
 from lr_sweep.common.text import counted
 
 from .fields import NOTHING, are_numbers
-from .listing import ListingError, described_parts, listing_of
+from .listing import ListingError, listing_of
 from .meanings import (
     JOIN,
     ROWS,
@@ -25,7 +25,7 @@ from .meanings import (
     turned,
     with_given,
 )
-from .names import listed
+from .names import SPLITS, listed
 from .reading import MEANINGS, OPEN, Reading, options_text
 from .table_file import TableFile
 from .text_rows import SETTING, beside, text_rows
@@ -36,6 +36,8 @@ _SETTINGS = re.compile(r"=|\d\.\d|\de-\d|lr", re.IGNORECASE)
 """Signs of settings in the name of a run."""
 MOST_POSSIBLE = 3
 """Columns that are named where all may have a meaning."""
+WIDE = "; columns of one seed, rate or variant each are joined, as in validation=A+B,seed=names"
+"""Way to read several columns of the metric."""
 MOST_COUNTS = 10
 """Columns that are named in a doubt with the number of their values."""
 CELL_ROLES = ("task", "model", "variant", "tuned", "learning_rate")
@@ -62,7 +64,7 @@ class Contract:
     def unused(self) -> list[str]:
         """The columns without a meaning."""
         taken = {name for columns in self.columns.values() for name in columns}
-        return [name for name in self.table.columns if name not in taken]
+        return [name for name in map(str, self.table.frame) if name not in taken]
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Doubt:
 def contract_of(table: TableFile, reading: Reading) -> Contract:
     """Find what each column means; raises UserError for names that are not there, and ListingError for doubts."""
     table, given = with_given(*turned(table, reading.columns))
-    rows_are_seeds = given.get("seed") == [ROWS] and ROWS not in table.columns
+    rows_are_seeds = given.get("seed") == [ROWS] and ROWS not in table.frame
     if rows_are_seeds:
         given["seed"] = []
     possible = possible_columns(table, given)
@@ -128,39 +130,30 @@ def _metric(table: TableFile, columns: Columns, reading: Reading) -> tuple[str, 
 
 def _several(possible: Columns) -> Iterator[Doubt]:
     for meaning, named in possible.items():
-        text = f"{meaning} may be {listed(named, MOST_POSSIBLE)}: name one"
-        if len(named) > MOST_POSSIBLE:
-            way = "or, if each is a run, all by a pattern, and what their names mean"
-            text = f"{text}; {way}, as in validation=*acc,seed=names"
-            text = "; ".join([text, *described_parts("names", named)])
         if len(named) > 1:
+            wide = WIDE if meaning in SPLITS else ""
+            text = f"{meaning} may be {listed(named, MOST_POSSIBLE)}: name one{wide}"
             yield Doubt(text, f"{meaning}={OPEN}")
 
 
 def _missing(
     columns: Columns, possible: Columns, given: Columns, higher: bool | None
 ) -> Iterator[Doubt]:
-    split = next((split for split in ("validation", "test") if split in columns), "")
     ways = "add --higher-is-better or --lower-is-better"
-    if not (split or possible.get("validation") or possible.get("test")):
+    splits = [split for split in ("validation", "test") if split in {**columns, **possible}]
+    if not splits:
         text = "no name says which column has the metric on validation data, or on test data"
-        wide = "columns that are a seed, a rate or a variant each are joined, as in validation=A+B,seed=names"
-        way = "add --higher-is-better or --lower-is-better if its name does not say it"
-        yield Doubt(f"{text}: name it, and {way}; {wide}", f"validation={OPEN}")
-    elif split and higher is None:
-        (name,) = columns[split][:1]
-        is_named = split in given
-        text = (
-            f"is more {name} better? {ways}"
-            if is_named
-            else f"{name} is no known metric: name it, and {ways}"
-        )
-        yield Doubt(text, "" if is_named else f"{split}={OPEN}")
+        way = f"{ways} if its name does not say it"
+        yield Doubt(f"{text}: name it, and {way}{WIDE}", f"validation={OPEN}")
+    elif splits[0] in columns and higher is None:
+        (name,) = columns[splits[0]][:1]
+        opened = "" if splits[0] in given else f"{splits[0]}={OPEN}"
+        yield Doubt(f"{name} is no known metric: {ways}", opened)
 
 
 def _means(table: TableFile, columns: Columns) -> Iterator[Doubt]:
     """Yield columns that may be the spread of means."""
-    spread = [name for name in table.columns if names.has_word(name, "spread")]
+    spread = [name for name in map(str, table.frame) if names.has_word(name, "spread")]
     if spread and not {"seed", "run"} & columns.keys():
         values = f"{listed(spread)} may be the spread of means over seeds"
         text = f"{values}, and single runs are needed: seed=rows says that each row is one run"
@@ -171,7 +164,7 @@ def _empty_labels(table: TableFile, columns: Columns, given: Columns) -> Iterato
     """Yield labels that some rows lack, unless the user named their column."""
     for role in ("task", "model", "variant"):
         for name in columns.get(role, []) if role not in given else []:
-            if (number := table.columns[name].count("")) > 0:
+            if number := int(table.frame[name].eq("").sum()):
                 text = f"{name} is empty in {counted(number, 'row')}, which may be no {role}"
                 yield Doubt(f"{text}: --where '{name}!=' leaves them out", f"{role}={OPEN}")
 
@@ -181,7 +174,7 @@ def _names_of_runs(table: TableFile, columns: Columns, given: Columns) -> Iterat
     if columns.keys() & {"variant", "model"} or "run" in given:
         return
     for name in columns.get("run", []):
-        texts = set(table.columns[name])
+        texts = table.frame[name].unique()
         differ = len({_NUMBERS.sub("", text) for text in texts}) > 1
         if differ or ("learning_rate" not in columns and any(map(_SETTINGS.search, texts))):
             text = f"{name} has names such as {listed(sorted(texts)[:2])}, which may hold settings"

@@ -17,10 +17,11 @@ def exported(table: TableFile) -> tuple[TableFile, Metric | None]:
 
     Raises UserError for several metrics.
     """
-    names = {plain(name): name for name in reversed(table.columns)}
+    names = {plain(name): name for name in reversed([*table.frame])}
     if not set(ACCURACY.columns) <= names.keys():
         return table, None
-    facts = set(zip(*(table.columns[names[name]] for name in ACCURACY.columns), strict=True))
+    columns = [names[name] for name in ACCURACY.columns]
+    facts = set(table.frame[columns].itertuples(index=False, name=None))
     if len(facts) > 1:
         listed = ", ".join(sorted(metric for metric, *_ in facts))
         advice = f"judge those of one: --where {names['metric_name']}=NAME"

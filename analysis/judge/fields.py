@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -31,7 +31,7 @@ _LIMITS = {
 _NUMBER = re.compile(
     r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
 )
-_PREFIXED = re.compile(r"([^\W\d][^\d.]*)(\d*\.?\d+(?:e-\d+)?)", re.ASCII | re.IGNORECASE)
+_PREFIXED = re.compile(r"^([^\W\d][^\d.]*)(\d*\.?\d+(?:e-\d+)?)$", re.ASCII | re.IGNORECASE)
 """`lr=0.1`, `seed_3`; what 1e4 is behind a prefix is open, as it may stand for 1e-4."""
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+", re.ASCII)
 """A number with marks of thousands that are no decimal commas, as a point follows them."""
@@ -116,21 +116,28 @@ def _unwanted(text: str, wanted: str) -> ValueError:
     return ValueError(f"got {text[:60]!r}, want {wanted}")
 
 
-def without_percent(texts: list[str]) -> list[str]:
+def mapped(texts: pd.Series[str], function: Callable[[str], Any]) -> pd.Series[Any]:
+    """Apply a function once to each different text."""
+    values = {text: function(text) for text in texts.unique()}
+    return pd.Series([values[text] for text in texts], texts.index, dtype=object)
+
+
+def without_percent(texts: pd.Series[str]) -> pd.Series[str]:
     """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
-    if not any(text.endswith("%") for text in set(texts)):
+    is_percent = texts.str.endswith("%")
+    if not is_percent.any():
         return texts
-    held = {text for text in set(texts) if not is_nothing(text)}
-    if not all(text.endswith("%") and is_number(text[:-1].rstrip()) for text in held):
+    numbers = texts.str.removesuffix("%").str.rstrip()
+    fits = is_percent & numbers.map(is_number)
+    if not (fits | texts.map(is_nothing)).all():
         return texts
-    return [repr(float(text[:-1]) / 100) if text in held else text for text in texts]
+    return texts.where(~fits, (numbers.where(fits, "0").astype(float) / 100).map(repr))
 
 
-def without_prefix(texts: Iterable[str]) -> list[str]:
+def without_prefix(texts: pd.Series[str]) -> pd.Series[str]:
     """Return the numbers 0, 1 of `seed_0`, `seed_1`; texts as they are where they do not all begin alike."""
-    texts = list(texts)
-    matches = {text: _PREFIXED.fullmatch(text) for text in set(texts) if not is_nothing(text)}
-    prefixes = {match[1].lower() if match else "" for match in matches.values()}
-    if len(prefixes) != 1 or "" in prefixes or any(map(is_number, matches)):
+    known = pd.Series([text for text in texts.unique() if not is_nothing(text)], dtype=object)
+    parts = known.astype(str).str.extract(_PREFIXED)
+    if parts[0].isna().any() or parts[0].str.lower().nunique() != 1:
         return texts
-    return [match[2] if (match := matches.get(text)) else text for text in texts]
+    return texts.map(dict(zip(known, parts[1], strict=True))).fillna(texts)

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from lr_sweep.analysis.statistics.comparisons import sequential
-from lr_sweep.analysis.statistics.comparisons.failures import num_failed
+from lr_sweep.analysis.statistics.comparisons.failures import failed_runs
 from lr_sweep.analysis.statistics.selection.best import Floats
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted, rate_text
@@ -183,7 +183,8 @@ class Comparison:
     def failures(self) -> str:
         """Say how many runs failed, or how many of the candidate's may fail unseen."""
         is_fraction, base = self.baseline.metric.is_fraction, self.baseline.better
-        of_base, of_candidate = (int(num_failed(side, is_fraction)) for side in (base, self.values))
+        sides = base, self.values
+        of_base, of_candidate = (failed_runs(side, is_fraction).sum() for side in sides)
         counts = (
             f"baseline {of_base} of {len(base)}, candidate {of_candidate} of {len(self.values)}"
         )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.readers.sources import Source, expanded, read_sources
+from lr_sweep.analysis.judge.readers.sources import Source, read_sources
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.report.folder import replacing_ours
@@ -23,8 +23,7 @@ from lr_sweep.analysis.statistics.checks.finding import conditions_of, finding_o
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
 from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
-from lr_sweep.analysis.statistics.comparisons.target import compare_steps
-from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.best import CELL, tuples_in
 from lr_sweep.analysis.study_report import Report, write_files
 from lr_sweep.analysis.study_summary import Study, with_options
 from lr_sweep.common.collector import without_collector
@@ -45,7 +44,7 @@ from .settings import (
     with_tuned,
 )
 from .table_file import TableFile, joined, printable, stem_of
-from .values import measured_rows, per_step
+from .values import measured_rows
 
 FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
@@ -109,10 +108,9 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Read
     remarks.notes[:0] = [_read_as(contract, metric), *_about_tables(tables)]
     remarks.warnings += [remark for table in tables for remark in table.remarks]
     _remark_lacking(set(contract.columns), metric, remarks)
-    counts = per_step(contract.table, runs.rows, reading.by) if reading.by else None
     columns = {**reading.columns, **contract.options()}
     filled = replace(reading, columns=columns, higher_is_better=metric.higher_is_better)
-    return replace(runs, per_step=counts), filled
+    return runs, filled
 
 
 def _read_as(contract: Contract, metric: Metric) -> str:
@@ -121,10 +119,9 @@ def _read_as(contract: Contract, metric: Metric) -> str:
         f"{meaning.replace('_', ' ')} = {shortened(printable(text))}"
         for meaning, text in contract.options().items()
     ]
-    values = contract.table.columns
+    frame = contract.table.frame
     unused = [
-        f"{printable(name)} ({counted(len(set(values[name])), 'value')})"
-        for name in contract.unused
+        f"{printable(name)} ({counted(frame[name].nunique(), 'value')})" for name in contract.unused
     ]
     rest = f"; not used: {listed(unused, MOST_NAMED)}" if unused else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
@@ -133,7 +130,7 @@ def _read_as(contract: Contract, metric: Metric) -> str:
 def _about_tables(tables: Sequence[TableFile]) -> Iterator[str]:
     for table in tables:
         reader = f"{table.reader}, " if table.reader else ""
-        rows = counted(len(table.lines), "row")
+        rows = counted(len(table.frame), "row")
         yield f"{table.name}: {reader}{rows}, sha256 {table.sha256[:16]}"
 
 
@@ -167,12 +164,11 @@ def _study(runs: Runs) -> Study:
         found = [each for each in found if each.check not in OF_RATES]
     elif info.metric.chosen_on != "validation":
         check, message = CHOSEN_ON_TEST if info.metric.chosen_on else NOT_CHOSEN
-        advice, cells = (
-            "measure validation data, and choose by them",
-            summary.cells.to_dict("records"),
-        )
+        advice = "measure validation data, and choose by them"
+        cells = tuples_in(summary.cells[CELL])
         found += [finding_of(cell, check, "problem", message, advice) for cell in cells]
-    found += dict.fromkeys(settings_findings(runs.rows))
+    if "tuned" not in runs.rows:
+        found += settings_findings(runs.rows)
     fixed = [
         replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found
     ]
@@ -182,7 +178,6 @@ def _study(runs: Runs) -> Study:
         runs=runs.ended,
         summary=summary,
         curves=runs.curves,
-        per_step=runs.per_step,
         findings=problems_first(fixed),
         about_table=tuple(map(printable, (*remarks.notes, *remarks.left_out, *remarks.warnings))),
         left_out=tuple(map(printable, remarks.left_out)),
@@ -203,30 +198,12 @@ def write_judged(study: Study, folder: Path, *, latex: bool = False) -> Report:
     return Report(folder=folder, files=files, description=description, findings=study.findings)
 
 
-def check_apart(sources: Sequence[str], folder: Path) -> None:
-    """Raise UserError where a report would replace a table that is judged: one of an earlier report."""
-    with translated((OSError, RuntimeError), partial(_unwritable, folder)):
-        out = folder.resolve()
-        paths = [
-            Path(path.removeprefix("sqlite:///")).resolve()
-            for each in sources
-            for path in expanded(each)
-        ]
-    for path in paths:
-        if out in path.parents:
-            raise UserError(
-                f"--out {folder}: it holds {path.name}, which is judged: name another folder"
-            )
-
-
 def judged_json(study: Study, report: Report) -> dict[str, Any]:
     """Return what was judged as content for JSON; `checks` is the report's `checks.json`."""
     metric, pairs = study.summary.metric, pd.DataFrame(columns=PAIR)
     if metric.chosen_on:
         pairs = with_conditions(study.summary, conditions_of(study.findings))
     frames = {"cells": study.summary.cells[CELLS], "comparisons": pairs[PAIR]}
-    if (steps := compare_steps(study.summary, study.curves, study.per_step)) is not None:
-        frames |= {"target_cells": steps.cells, "target_pairs": steps.pairs}
     return {
         "table": study.info.study,
         "read_as": list(study.about_table),

@@ -91,8 +91,8 @@ class ListingError(UserError):
 
 def listing_of(table: TableFile, doubts: Sequence[str], options: str) -> Listing:
     """List a table, with what is in doubt and options to complete."""
-    frame = pd.DataFrame(table.columns, dtype=str)
-    lines = [_column(frame, place, name) for place, name in enumerate(table.columns, 1)]
+    frame = table.frame.reset_index(drop=True)
+    lines = [_column(frame, place, str(name)) for place, name in enumerate(frame, 1)]
     lines.sort(key=lambda line: line.num_values < 2)
     return Listing(
         table=table.name,
@@ -114,7 +114,7 @@ def _column(frame: pd.DataFrame, place: int, name: str) -> ColumnLine:
         name=printable(name),
         num_values=len(counts),
         samples=_samples(counts),
-        parts=described_parts(name, list(counts)),
+        parts=_parts(name, list(counts)),
         num_empty=num_empty,
         empty_where=_common(frame, name) if num_empty else "",
         suggests=suggests,
@@ -125,17 +125,13 @@ def _samples(texts: Iterable[str]) -> list[str]:
     return [printable(text)[:LONGEST] for text in list(dict.fromkeys(texts))[:NUM_SAMPLES]]
 
 
-def described_parts(name: str, texts: Sequence[str]) -> list[str]:
+def _parts(name: str, texts: Sequence[str]) -> list[str]:
     """Describe the parts of names that have equally many, two or more, and differ in several."""
-    if are_numbers(texts) or len(texts) < 2:
+    parts = pd.DataFrame(map(parts_in, texts[:MOST_ROWS]))
+    if are_numbers(texts) or parts.isna().any(axis=None):
         return []
-    rows = list(map(parts_in, texts[:MOST_ROWS]))
-    if len(set(map(len, rows))) > 1:
-        return []
-    places = {
-        place: part for place, part in enumerate(zip(*rows, strict=True), 1) if len(set(part)) > 1
-    }
-    described = [f"{name}.{place} = {', '.join(_samples(part))}" for place, part in places.items()]
+    varying = [place for place in range(parts.shape[1]) if parts[place].nunique() > 1]
+    described = [f"{name}.{place + 1} = {', '.join(_samples(parts[place]))}" for place in varying]
     return described if len(described) > 1 else []
 
 

@@ -47,8 +47,6 @@ class Reading:
     """Points of percent, or the metric's unit, within which variants are equal."""
     target: float | None = None
     """Value of the metric, in percent or its unit, to which steps are counted."""
-    by: str = ""
-    """Column that is counted in place of steps and grows with them."""
 
     def __post_init__(self) -> None:
         """Raise UserError for meanings that are not there."""
@@ -71,8 +69,8 @@ def options_text(reading: Reading, columns: Sequence[str] = ()) -> str:
     options += ways[reading.higher_is_better] + ["--select-on-test"] * reading.select_on_test
     for text in reading.where:
         options += ["--where", text]
-    for name in ("equal_within", "target", "by"):
-        if (value := getattr(reading, name)) not in (None, ""):
+    for name in ("equal_within", "target"):
+        if (value := getattr(reading, name)) is not None:
             options += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(options)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import unicodedata
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from .fields import (
     as_number,
     is_nothing,
     is_number,
+    mapped,
     parsed,
 )
 from .meanings import JOIN
@@ -29,6 +31,8 @@ ALL = "all"
 """The model or variant of a table that names none; the task is then named as the file."""
 UNTUNED = 1.0
 """Stands for the learning rate in the frames of a table that has none."""
+PARTS = 1000
+"""Steps of the report for a step of a table whose steps have fractions."""
 
 
 @dataclass
@@ -52,17 +56,17 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
 
     Raises UserError for a column that is not there, and if no row is left.
     """
-    kept = list(range(len(table.lines)))
+    frame = table.frame
     for text in where:
         name, _, wanted = text.partition("=")
         differs, name = name.endswith("!"), name.removesuffix("!").strip()
-        if name not in table.columns:
-            raise UserError(f"--where {text}: {unknown('column', name, table.columns)}")
-        texts, value = table.columns[name], as_number(wanted.strip())
-        kept = [row for row in kept if (as_number(texts[row].strip()) == value) != differs]
-    if not kept:
+        if name not in frame:
+            raise UserError(f"--where {text}: {unknown('column', name, map(str, frame))}")
+        texts = mapped(frame[name].str.strip(), as_number)
+        frame = frame[texts.eq(as_number(wanted.strip())) != differs]
+    if frame.empty:
         raise UserError(f"--where {' '.join(where)}: no row of {table.path} is left")
-    return table.rows_at(kept) if where else table
+    return replace(table, frame=frame)
 
 
 def rows_of(contract: Contract, remarks: Remarks) -> pd.DataFrame:
@@ -86,8 +90,7 @@ def _with_rates(contract: Contract, frame: pd.DataFrame, remarks: Remarks) -> pd
     """Leave out variants without any learning rate, as an untrained baseline, by name; and rows without anything."""
     if "learning_rate" not in frame:
         return frame
-    texts = frame["learning_rate"]
-    has_rate = ~texts.isin([text for text in texts.unique() if is_nothing(text) or _is_zero(text)])
+    has_rate = mapped(frame["learning_rate"], _is_rate).astype(bool)
     is_empty = frame[splits_in(frame)].isin([""]).all(axis=1) & ~has_rate
     compared = next((role for role in ("variant", "model") if role in frame), None)
     variants = frame[compared] if compared else pd.Series("", frame.index)
@@ -101,24 +104,23 @@ def _with_rates(contract: Contract, frame: pd.DataFrame, remarks: Remarks) -> pd
     return frame[~is_untrained & ~is_empty]
 
 
-def _is_zero(text: str) -> bool:
-    return is_number(text) and float(text) == 0
+def _is_rate(text: str) -> bool:
+    """Return whether a field has a learning rate, right or wrong; a rate of 0 is no training."""
+    return not is_nothing(text) and not (is_number(text) and float(text) == 0)
 
 
 def _with_values(contract: Contract, frame: pd.DataFrame) -> pd.DataFrame:
     """Turn texts into values; raises UserError with every mistake."""
-    mistakes: list[tuple[int, str]] = []
+    mistakes = []
     for meaning in [meaning for meaning in contract.columns if meaning in frame]:
         name = contract.columns[meaning][0]
-        values = {text: parsed(meaning, text) for text in frame[meaning].unique()}
-        wrong = [text for text, value in values.items() if isinstance(value, ValueError)]
-        rows = frame.index[frame[meaning].isin(wrong)]
-        for row, text in zip(rows, frame[meaning][rows], strict=True):
-            way = f"to leave such rows out: --where {shlex.quote(f'{name}!={text}')}"
-            mistakes.append((row, f"{name}: {values[text]}; {way}"))
-        frame = frame.assign(**{meaning: frame[meaning].map(values)})
-    lines = contract.table.lines
-    raise_mistakes([f"{lines[row]}: {mistake}" for row, mistake in sorted(mistakes)])
+        values = mapped(frame[meaning], partial(parsed, meaning))
+        is_wrong = [isinstance(value, ValueError) for value in values]
+        for row in frame.index[is_wrong]:
+            way = f"to leave such rows out: --where {shlex.quote(f'{name}!={frame[meaning][row]}')}"
+            mistakes.append((row, f"{frame['where'][row]}: {name}: {values[row]}; {way}"))
+        frame = frame.assign(**{meaning: values})
+    raise_mistakes([mistake for _, mistake in sorted(mistakes)])
     splits = splits_in(frame)
     losses = beside(frame, LOSS)
     frame = frame.assign(**frame[losses].apply(_losses))
@@ -138,26 +140,25 @@ def _losses(texts: pd.Series[str]) -> pd.Series[float]:
 
 
 def _refuse_spellings(rows: pd.DataFrame) -> None:
-    """Raise UserError for names that look alike: `é` may be one character or two, and others are invisible."""
+    """Raise UserError for names that look alike: in capitals, or as `é`, which may be one character or two."""
     for role in ("task", "model", "variant"):
-        first: dict[str, str] = {}
-        for name in rows[role].unique():
-            seen = "".join(sign for sign in name if unicodedata.category(sign) != "Cf")
-            other = first.setdefault(unicodedata.normalize("NFC", seen).casefold(), name)
-            if other != name:
-                advice = "write one name, or two that differ in more than capitals"
-                raise UserError(f"{role} has {other!r} and {name!r}: one or two? {advice}")
+        names = pd.Series(rows[role].unique())
+        seen = names.map(partial(unicodedata.normalize, "NFKC")).str.casefold()
+        if seen.is_unique:
+            continue
+        first, second = names[seen.eq(seen[seen.duplicated()].iloc[0])][:2]
+        advice = "write one name, or two that differ in more than capitals"
+        raise UserError(f"{role} has {first!r} and {second!r}: one or two? {advice}")
 
 
 def whole_steps(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
-    """Count steps in a part of the table's own unit where they have fractions, as those of epochs may."""
+    """Count steps in thousandths of the table's own unit where they have fractions, as those of epochs may."""
     if "step" not in rows:
         return rows
     steps = rows["step"].astype(float)
-    fitting = (10**power for power in range(6) if ((steps * 10**power + 1e-6) % 1 <= 2e-6).all())
-    parts = next(fitting, 10**6)
-    if parts > 1:
+    if (steps % 1).any():
+        steps = (PARTS * steps).round()
         remarks.notes.append(
-            f"steps have fractions: in the report a step is 1/{parts} of the table's"
+            f"steps have fractions: in the report a step is 1/{PARTS} of the table's"
         )
-    return rows.assign(step=(steps * parts).round().astype("int64"))
+    return rows.assign(step=steps.astype("int64"))

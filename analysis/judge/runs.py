@@ -43,8 +43,6 @@ class Runs:
     rows: pd.DataFrame
     """Those of the table, with their run ids."""
     remarks: Remarks
-    per_step: pd.Series[float] | None = None
-    """As of `Study.per_step`."""
 
     def summary(self) -> StudySummary:
         """Summarise the runs by the metric of their table."""
@@ -113,18 +111,14 @@ def _with_seeds(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
 def _merged(rows: pd.DataFrame) -> pd.DataFrame:
     """Make one row of several of the same run and step that complete each other, as of training and of validation."""
     key = [name for name in [*RUN, "run", "step"] if name in rows]
-    several = rows.duplicated(key, keep=False)
-    if not several.any():
+    if not rows.duplicated(key).any():
         return rows
-    groups = rows[several].groupby(key, sort=False)
-    are_apart = groups[splits_in(rows)].count().le(1).all(axis=1)
-    are_alike = groups["status"].nunique().eq(1) & ~groups["diverged"].any()
-    fits = are_apart & are_alike
-    whole = groups.first()[fits].reset_index()
-    keys = pd.MultiIndex.from_frame(rows[key])
-    rest = rows[several & ~keys.isin(fits.index[fits])]
-    merged = pd.concat([rows[~several], whole, rest], ignore_index=True)
-    return merged[rows.columns]
+    groups = rows.groupby(key, sort=False)
+    are_apart = groups[splits_in(rows)].transform("count").le(1).all(axis=1)
+    is_alike = groups["status"].transform("nunique").eq(1)
+    fits = are_apart & is_alike & ~groups["diverged"].transform("any")
+    whole = rows[fits].groupby(key, sort=False, as_index=False).first()
+    return pd.concat([whole, rows[~fits]], ignore_index=True)[rows.columns]
 
 
 def _refuse_conflicts(rows: pd.DataFrame) -> None:
@@ -143,25 +137,19 @@ def _refuse_conflicts(rows: pd.DataFrame) -> None:
 
 def _until_diverged(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
     """Leave out the values of a run from where it diverged on."""
+    by_step = rows.sort_values("step").groupby("run_id")
     for column in beside(rows, LOSS):
-        lost = _lost_rows(rows, column)
-        runs, name = rows["run_id"][lost].unique(), column.removeprefix(LOSS)
-        if 0 < len(runs) <= rows["run_id"].nunique() / 2:  # of most runs it was not measured
-            rows.loc[lost, "diverged"] = True
-            remarks.notes.append(f"{len(runs)} runs diverged by {name}, which is NaN to their end")
+        last = rows["run_id"].map(by_step[column].last())
+        is_lost = np.isinf(rows[column]) & np.isinf(last)
+        number, name = rows["run_id"][is_lost].nunique(), column.removeprefix(LOSS)
+        if 0 < number <= by_step.ngroups / 2:  # of most runs it was not measured
+            rows.loc[is_lost, "diverged"] = True
+            remarks.notes.append(f"{number} runs diverged by {name}, which is NaN at their end")
     diverged_steps = rows["step"].where(rows["diverged"])
-    first = diverged_steps.groupby(rows["run_id"], sort=False).transform("min")
-    kept = {split: rows[split].mask(rows["step"] >= first) for split in splits_in(rows)}
-    return rows.assign(**kept)
-
-
-def _lost_rows(rows: pd.DataFrame, column: str) -> pd.Series[bool]:
-    """Return the evaluations from which on a loss is NaN to the end of their run."""
-    is_lost = np.isinf(rows[column])
-    is_known = rows[decisive(rows)].notna() | is_lost
-    finite_steps = rows["step"].where(is_known & np.isfinite(rows[column]))
-    last = finite_steps.groupby(rows["run_id"]).transform("max")
-    return is_lost & ~(rows["step"] <= last)
+    first = diverged_steps.groupby(rows["run_id"]).transform("min")
+    splits = splits_in(rows)
+    rows[splits] = rows[splits].mask(rows["step"] >= first)
+    return rows
 
 
 def _with_single_tests(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:

@@ -1,14 +1,14 @@
-"""Settings beside the learning rate: tuned as it is, or a problem where they change with it or with the seed."""
+"""Settings beside the learning rate: tuned as it is, or a problem where they change with it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pandas as pd
 
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.selection.best import each_cell, labels_of, rounded, tuples_in
+from lr_sweep.analysis.statistics.selection.best import each_cell, rounded, tuples_in
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
@@ -18,6 +18,8 @@ from .text_rows import SETTING, beside
 
 MOST_NAMED = 10
 """Variants whose chosen settings are named."""
+CHECK = "settings"
+"""The check's name in docs/checks.md."""
 COMPARED = "compared"
 """Column of the variants, while each of their settings is a variant of its own."""
 
@@ -71,49 +73,26 @@ def _apart(frame: pd.DataFrame, settings: pd.DataFrame) -> pd.DataFrame:
 
 
 def settings_findings(rows: pd.DataFrame) -> Iterator[CheckFinding]:
-    """Find settings without a meaning that differ between the seeds of a learning rate, or between its rates.
+    """Find settings without a meaning that differ between the learning rates of a variant.
 
     As where a search draws all settings at once: what is better may be due to any of them.
     """
     runs = rows.drop_duplicates("run_id").sort_values("learning_rate", kind="stable")
-    for cell, cell_runs in each_cell(runs) if beside(runs, SETTING) else ():
-        labels = labels_of(cell)
-        labels["variant"] = cell_runs.get(COMPARED, cell_runs["variant"]).iloc[0]
-        settings = [name for name in beside(cell_runs, SETTING) if not plain(name).endswith("step")]
-        varied = [name for name in settings if _is_varied(cell_runs, name)]
+    settings = [name for name in beside(runs, SETTING) if not plain(name).endswith("step")]
+    for cell, cell_runs in each_cell(runs):
         moved = [name for name in settings if _moves(cell_runs, name)]
-        if varied:
-            text = f"runs of one learning rate differ in {_shown(varied)} besides their seeds"
-            text, advice = f"{text}: the spread is not noise", "judge a table for each value"
-            yield finding_of(labels, "settings", "problem", text, advice)
-        if moved and "tuned" not in rows:
-            text = f"its learning rates differ in {_shown(moved)} as well"
+        if moved:
+            names = listed(name.removeprefix(SETTING) for name in moved)
+            text = f"its learning rates differ in {names} as well: what is better may be due to any"
             # What single runs differ in may be a result of theirs.
-            is_sure = not cell_runs["learning_rate"].is_unique or is_setting(_shown(moved))
-            severity: Level = "problem" if is_sure else "note"
-            text, advice = (
-                f"{text}: what is better may be due to any",
-                "vary the learning rate alone",
-            )
-            yield finding_of(labels, "settings", severity, text, advice)
-
-
-def _shown(settings: Sequence[str]) -> str:
-    return listed(name.removeprefix(SETTING) for name in settings)
-
-
-def _is_varied(runs: pd.DataFrame, name: str) -> bool:
-    """Return whether several learning rates have the same several values; results have others at each."""
-    values = runs.groupby("learning_rate")[name].agg(frozenset)
-    several = values[values.map(len) > 1]
-    return len(several) > 1 and several.value_counts().max() >= max(2, len(values) / 2)
+            is_sure = not cell_runs["learning_rate"].is_unique or is_setting(names)
+            level: Level = "problem" if is_sure else "note"
+            yield finding_of(cell, CHECK, level, text, "vary the learning rate alone")
 
 
 def _moves(runs: pd.DataFrame, name: str) -> bool:
     """Return whether a setting has one value at each learning rate, and neither follows the rate nor stays."""
     values = runs.groupby("learning_rate")[name].agg(["nunique", "first"])
-    if values["nunique"].gt(1).any() or values["first"].nunique() < 2:
-        return False
     numbers = pd.to_numeric(values["first"], errors="coerce")
     follows = numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing
-    return bool(numbers.isna().any() or not follows)
+    return bool(values["nunique"].le(1).all() and values["first"].nunique() > 1 and not follows)

@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+
+import pandas as pd
 
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import ReadFields
-from lr_sweep.common.network import without_secrets
 
 from .limits import check_size
 
@@ -22,29 +21,13 @@ MOST_NAME = 200  # characters, in reports and figures
 MOST_MISTAKES = 5  # that are listed; the rest are counted
 
 
-class Line(NamedTuple):
-    """Where a row is."""
-
-    path: Path
-    number: int  # of the row's last line in the file or, where it has no lines, of the row, from 1
-    what: str = ""  # that the number counts: `row ` where the file has no lines
-
-    def __str__(self) -> str:
-        path = (
-            str(self.path).encode(errors="backslashreplace").decode()
-        )  # a file's name may be no text
-        return f"{path}:{self.what}{self.number}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class TableFile:
     """Content of one file or of several, before any of it is understood."""
 
     path: Path
-    columns: dict[
-        str, list[str]
-    ]  # fields by the name of their column, in the file's order; empty text: nothing
-    lines: list[Line]  # the place of each row
+    frame: pd.DataFrame
+    """Texts by the names of their columns, in the file's order; empty: nothing. Its index has the place of each row."""
     sha256: str = ""  # of the file, or of what was read where it is no single file
     reader: str = ""  # what it is, where it is no file of CSV or Parquet
     known: dict[str, str] = field(default_factory=dict)
@@ -58,16 +41,26 @@ class TableFile:
         """The file's name as reports write it."""
         return printable(self.path.name)
 
-    def beside(self, values: ReadFields) -> TableFile:
-        """Return the table with columns that have one value each, in place of those with their names."""
-        check_size(self.path, len(self.lines), len(values))
-        columns = {str(name): [as_field(value)] * len(self.lines) for name, value in values.items()}
-        return replace(self, columns=columns | self.columns | columns)
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """Texts by the names of their columns."""
+        return {str(name): texts.tolist() for name, texts in self.frame.items()}
 
-    def rows_at(self, places: Sequence[int]) -> TableFile:
-        """Return the rows at some places, which may be there several times."""
-        columns = {name: [texts[place] for place in places] for name, texts in self.columns.items()}
-        return replace(self, columns=columns, lines=[self.lines[place] for place in places])
+    def beside(self, values: ReadFields) -> TableFile:
+        """Return the table below columns that have one value each, in place of those with their names."""
+        rest = self.frame.drop(columns=[*values], errors="ignore")
+        check_size(self.path, len(rest), len(values))
+        fields = {name: as_field(value) for name, value in values.items()}
+        return replace(self, frame=pd.concat([_frame(fields, rest.index), rest], axis=1))
+
+
+def _frame(columns: ReadFields, places: Iterable[object]) -> pd.DataFrame:
+    return pd.DataFrame({**columns}, pd.Index(list(places)), dtype=object)
+
+
+def without_values(path: Path) -> TableFile:
+    """Return a table of one row without columns: a run that wrote nothing."""
+    return TableFile(path=path, frame=_frame({}, [f"{path}:row 1"]))
 
 
 def stem_of(path: Path) -> str:
@@ -92,20 +85,13 @@ def raise_mistakes(mistakes: list[str]) -> None:
 def joined(tables: Sequence[TableFile]) -> TableFile:
     """Make one table of several, with the columns of all: a field that a file has no column of is empty."""
     first, *others = tables
-    names = dict.fromkeys(name for table in tables for name in table.columns)
-    check_size(first.path, sum(len(table.lines) for table in tables), len(names))
-    columns = {
-        name: [
-            text for table in tables for text in table.columns.get(name) or [""] * len(table.lines)
-        ]
-        for name in names
-    }
-    path = (
-        first.path.with_name(f"{first.path.name} and {len(others)} more") if others else first.path
-    )
-    return replace(
-        first, path=path, columns=columns, lines=[line for table in tables for line in table.lines]
-    )
+    frames = [table.frame for table in tables]
+    num_names = len({name for frame in frames for name in frame})
+    check_size(first.path, sum(map(len, frames)), num_names)
+    if not others:
+        return first
+    path = first.path.with_name(f"{first.path.name} and {len(others)} more")
+    return replace(first, path=path, frame=pd.concat(frames).fillna(""))
 
 
 def table_of_rows(
@@ -120,34 +106,28 @@ def table_of_rows(
     if not names:
         kind = f", as {reader}" if reader else ""
         raise UserError(f"{path} has no runs to read{kind}: write a row for each run or evaluation")
-    columns = {str(name): _fields(row.get(name) for row in rows) for name in names}
-    lines = [
-        Line(path, row, "" if numbers else "row ") for row in numbers or range(1, len(rows) + 1)
-    ]
-    return TableFile(path=path, columns=columns, lines=lines, reader=reader)
-
-
-def _fields(values: Iterable[object]) -> list[str]:
-    return [value if isinstance(value, str) else as_field(value) for value in values]
+    columns = {str(name): [as_field(row.get(name)) for row in rows] for name in names}
+    shown = str(path).encode(errors="backslashreplace").decode()  # a file's name may be no text
+    start = f"{shown}:" if numbers else f"{shown}:row "
+    places = [f"{start}{number}" for number in numbers or range(1, len(rows) + 1)]
+    return TableFile(path=path, frame=_frame(columns, places), reader=reader)
 
 
 @contextmanager
-def damage_named(
-    path: object, opened: object = "", advice: str = "is it damaged, or cut?"
-) -> Iterator[None]:
-    """Raise UserError in place of any error of a reader; `opened`: what it opened in place of the path."""
+def damage_named(path: object, advice: str = "is it damaged, or cut?") -> Iterator[None]:
+    """Raise UserError in place of any error of a reader."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:  # of a library, or of content that no reader expects
-        why = reason(error, partial(without_secrets, str(opened)))
-        why = why.replace(str(opened), str(path)) if opened else why
-        raise UserError(f"{path} cannot be read ({why}): {advice}") from error
+        raise UserError(f"{path} cannot be read ({reason(error)}): {advice}") from error
 
 
 def as_field(value: object) -> str:
     """Write a value as a field, and a list of one as this one; NaN is `nan`, nothing is empty."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list | dict):
         (value,) = value
     if isinstance(value, list | dict):

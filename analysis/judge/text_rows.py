@@ -12,16 +12,17 @@ from .fields import (
     are_numbers,
     as_number,
     is_number,
+    mapped,
     without_percent,
     without_prefix,
 )
-from .meanings import JOIN, Columns
+from .meanings import Columns
 from .names import SPLITS
-from .table_file import Line, TableFile, printable
+from .table_file import TableFile, printable
 
 SETTING, LOSS = "setting ", "loss "
 """Prefixes of columns without a meaning: those that may be settings, and losses, which show that a run diverged."""
-LABELS = ("task", "model", "variant", "tuned", "run")
+LABELS = ("task", "model", "variant", "tuned")
 
 
 def beside(rows: pd.DataFrame, prefix: str) -> list[str]:
@@ -36,66 +37,55 @@ def splits_in(rows: pd.DataFrame) -> list[str]:
 
 def text_rows(table: TableFile, columns: Columns) -> pd.DataFrame:
     """Return a frame of texts: a column for each meaning, `where` (`FILE:LINE`), and those of `SETTING` and `LOSS`."""
-    texts = {
-        meaning: _texts(table, meaning, named)
+    rows = {
+        meaning: _texts(table.frame, meaning, named)
         for meaning, named in columns.items()
         if meaning != "ignored"
     }
-    taken = {name for named in columns.values() for name in named}
-    for name in table.columns:
-        if name not in taken and (kind := _kind(table.columns[name], name, columns)):
-            column = table.columns[name]
-            texts[kind + name] = _alike(column) if kind == SETTING else column
-    return pd.DataFrame({"where": _places(table), **texts}, dtype=object)
+    taken = [name for named in columns.values() for name in named]
+    for name, texts in table.frame.drop(columns=taken).items():
+        if kind := _kind(texts, str(name), columns):
+            rows[f"{kind}{name}"] = mapped(texts.str.strip(), as_number)
+    frame = pd.DataFrame(rows, table.frame.index, dtype=object)
+    return frame.reset_index(names="where")
 
 
-def _places(table: TableFile) -> list[str]:
-    paths = {id(line.path): line.path for line in table.lines}  # the hash of a path takes long
-    shown = {key: str(Line(path, 0)).removesuffix("0") for key, path in paths.items()}
-    return [f"{shown[id(path)]}{what}{number}" for path, number, what in table.lines]
-
-
-def _alike(texts: Sequence[str]) -> list[str]:
-    """Write numbers that are equal alike."""
-    written = {text: as_number(text.strip()) for text in set(texts)}
-    return [written[text] for text in texts]
-
-
-def _texts(table: TableFile, meaning: str, columns: Sequence[str]) -> list[str]:
+def _texts(frame: pd.DataFrame, meaning: str, columns: Sequence[str]) -> pd.Series[str]:
     """Return the fields of a meaning: several columns as one label, numbers without what all begin with."""
     if meaning in SPLITS:
-        return without_percent([text.strip() for text in table.columns[columns[0]]])
-    if meaning in LABELS:
-        return _labels(table, meaning, columns)
-    first, *others = [_alike(table.columns[name]) for name in columns]
-    if others:
-        joined = pd.Series([JOIN.join(row) for row in zip(first, *others, strict=True)])
-        codes, _ = pd.factorize(joined, sort=True)
-        return list(map(str, codes))
-    if meaning == "status":
-        return first
-    return _alike(without_prefix(first))
+        return without_percent(frame[columns[0]].str.strip())
+    texts = _joined([_label(frame[name], name, meaning, columns) for name in columns])
+    if meaning in (*LABELS, "run", "status"):
+        return texts
+    if len(columns) > 1:
+        codes, _ = pd.factorize(texts, sort=True)
+        return pd.Series(codes, frame.index).astype(str)
+    return without_prefix(texts)
 
 
-def _labels(table: TableFile, meaning: str, columns: Sequence[str]) -> list[str]:
-    """Return one label a row, `adam, gamma=0.9`: numbers need the name of their column, and texts do not."""
-    parts = []
-    for name in columns:
-        texts = table.columns[name]
-        is_plain = meaning == "run" or (len(columns) == 1 and names.role_of(name) == meaning)
-        start = "" if is_plain or not are_numbers(texts) else f"{names.plain(name)}="
-        shown = {text: as_number(printable(text)) for text in set(texts)}
-        labels = {text: start + label if label else "" for text, label in shown.items()}
-        parts.append([labels[text] for text in texts])
-    if len(parts) == 1:
-        return parts[0]
-    return [", ".join(filter(None, row)) for row in zip(*parts, strict=True)]
+def _label(
+    texts: pd.Series[str], name: str, meaning: str, columns: Sequence[str]
+) -> pd.Series[str]:
+    """Return labels such as `adam` or `gamma=0.9`: numbers need the name of their column, and texts do not."""
+    is_plain = meaning not in LABELS or (len(columns) == 1 and names.role_of(name) == meaning)
+    start = "" if is_plain or not are_numbers(texts) else f"{names.plain(name)}="
+    labels = mapped(texts, lambda text: as_number(printable(text)))
+    return labels.where(labels.eq(""), start + labels)
 
 
-def _kind(texts: Sequence[str], name: str, columns: Columns) -> str:
+def _joined(parts: Sequence[pd.Series[str]]) -> pd.Series[str]:
+    """Join labels, without the empty ones, to `adam, gamma=0.9`."""
+    first, *others = parts
+    for labels in others:
+        comma = (first.ne("") & labels.ne("")).map({True: ", ", False: ""})
+        first = first + comma + labels
+    return first
+
+
+def _kind(texts: pd.Series[str], name: str, columns: Columns) -> str:
     """Return the prefix of a column without a meaning; empty: it was measured, or numbers the rows."""
-    differs = 2 * len(set(texts)) > len(texts)
-    is_index = name == "#1" and list(texts) == list(map(str, range(len(texts))))
+    differs = 2 * texts.nunique() > len(texts)
+    is_index = name == "#1" and texts.tolist() == list(map(str, range(len(texts))))
     if names.has_word(name, "about") or is_index:
         return ""
     if names.has_word(name, "time"):  # a limit of the time is the same in many rows

@@ -7,11 +7,9 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.common.errors import UserError, unknown
+from lr_sweep.common.errors import UserError
 
 from .contract import Contract
-from .names import has_word
-from .table_file import TableFile
 from .text_rows import splits_in
 
 FAR = 10
@@ -75,20 +73,3 @@ def _are_percents(values: pd.DataFrame, name: str) -> bool:
             f"{name} is a fraction in some places and percent in others ({text}): write all as fractions"
         )
     return True
-
-
-def per_step(table: TableFile, rows: pd.DataFrame, by: str) -> pd.Series[float]:
-    """Return what a step of each run takes by a column that grows with the steps, with its name; raises UserError."""
-    if by not in table.columns:
-        raise UserError(f"--by {by}: {unknown('column', by, table.columns)}")
-    devices = {text for name in ("device", "gpu") for text in table.columns.get(name, ())}
-    if has_word(by, "time") and len(devices) != 1:
-        known = ", ".join(sorted(devices)) or "not in the table"
-        advice = "times compare variants on one kind of device (column device)"
-        raise UserError(f"--by {by}: {advice}, which is {known}: count steps")
-    numbers = pd.to_numeric(
-        pd.Series(table.columns[by], [str(line) for line in table.lines]), errors="coerce"
-    )
-    last = rows.assign(value=rows["where"].map(numbers[~numbers.index.duplicated()]))
-    last = last.sort_values("step")
-    return (last["value"] / last["step"]).groupby(last["run_id"]).last().rename(by)

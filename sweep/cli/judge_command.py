@@ -31,7 +31,7 @@ def judge(
         opt.argument(
             "TABLE",
             "A table, JSON, spreadsheet or log, or `-`; a folder of runs, as of Ray Tune, Hydra, Lightning, W&B, "
-            "TensorBoard or MLflow; a database of Optuna or MLflow, or the address of an MLflow server.",
+            "TensorBoard or MLflow; a database of Optuna or MLflow.",
             opt.location,
         ),
     ],
@@ -51,12 +51,6 @@ def judge(
         float | None,
         opt.option(
             "VALUE", "Compare the steps to this value, in percent for an accuracy (docs/laws.md)."
-        ),
-    ] = None,
-    by: Annotated[
-        str | None,
-        opt.option(
-            "COLUMN", "Count another column than the steps to the target, as `tokens` or `seconds`."
         ),
     ] = None,
     decide: Annotated[
@@ -84,7 +78,7 @@ def judge(
     import pandas
 
     from lr_sweep.analysis.judge.fresh import fresh_text, on_fresh_seeds
-    from lr_sweep.analysis.judge.judge import check_apart, judged, judged_json, write_judged
+    from lr_sweep.analysis.judge.judge import judged, judged_json, write_judged
     from lr_sweep.analysis.judge.reading import KEPT, Reading, save_reading
 
     pandas.options.mode.string_storage = "python"  # Arrow's strings are slower in many small frames
@@ -97,14 +91,12 @@ def judge(
     reading = reading_of(columns, where, lower_is_better, higher_is_better, select_on_test)
     if target is not None and not math.isfinite(target):
         raise UserError(f"--target: got {target:g}, want a number")
-    by = "" if by in (None, "steps") else by
-    reading = reading.but(Reading(equal_within=equal_within, target=target, by=by))
+    reading = reading.but(Reading(equal_within=equal_within, target=target))
     words = ["judge", *map(shown_uri, tables)]
     found = named(partial(judged, tables, reading), words, json=json)
     if decide is not None:
         found = on_fresh_seeds(found, decide)
     out = out or Path("judged") / found.study.info.study
-    check_apart([*tables, *filter(None, [decide])], out)
     written = write_judged(found.study, out, latex=latex)
     if save is not None:
         save_reading(save, found.reading, found.study.about_table)

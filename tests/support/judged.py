@@ -1,14 +1,10 @@
-"""Tables of a few rows, judged; scripts that write some; runs with a known best rate, as other tools write them."""
+"""Tables of a few rows, judged."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -51,13 +47,6 @@ def cases(text: str) -> list[ParameterSet]:
     return [pytest.param(*fields, id=name) for name, *fields in split]
 
 
-def run_script(text: str, *arguments: str, folder: Path) -> None:
-    command = [sys.executable, "-c", text, *arguments]
-    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=one_thread, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def contents_of(folder: Path) -> dict[Path, tuple[int, int, bytes]]:
     """Return the size of every file below a folder, when it was written, and a checksum of its first 10 MB."""
     found = {}
@@ -66,21 +55,3 @@ def contents_of(folder: Path) -> dict[Path, tuple[int, int, bytes]]:
             digest = hashlib.sha256(file.read(10_000_000)).digest()
         found[path] = path.stat().st_size, path.stat().st_mtime_ns, digest
     return found
-
-
-RATES = (1e-3, 1e-2, 1e-1)
-BEST = {"a": 1e-2, "b": 1e-1}
-RUNS = list(product("ab", RATES, (0, 1)))
-
-
-def accuracy(variant: str, rate: float, seed: int) -> float:
-    """Worked out by hand: 0.75 and 0.875 at the best rate, with a seed's eighth of 0.25."""
-    return 0.5 + (0.25 if rate == BEST[variant] else 0.0) + 0.125 * (variant == "b") - 0.0625 * seed
-
-
-def assert_found(study: Study, reader: str = "", steps: bool = False) -> None:
-    """Each variant is best at its rate, at 0.71875 and 0.84375."""
-    assert chosen(study) == {"a": (1e-2, 0.71875), "b": (1e-1, 0.84375)}
-    assert study.summary.runs.groupby("variant")["seed"].nunique().tolist() == [2, 2]
-    assert any(reader in line for line in study.about_table), study.about_table
-    assert not steps or set(study.summary.runs["best_step"]) == {2}

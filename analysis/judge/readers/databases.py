@@ -1,13 +1,12 @@
-"""Runs in databases of Optuna, MLflow and Trackio, on a server of MLflow, and in MLflow's folders.
+"""Runs in databases of Optuna, MLflow and Trackio, and in MLflow's folders.
 
-MLflow's runs have the last value of each metric. Its databases are read by SQL, whatever its version.
+MLflow's runs have the last value of each metric. They are read without MLflow, whatever its version.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import sqlite3
 from collections.abc import Sequence
@@ -17,17 +16,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lr_sweep.analysis.judge.limits import check_folder
+from lr_sweep.analysis.judge.limits import check_folder, read_bounded
 from lr_sweep.analysis.judge.table_file import TableFile, damage_named, table_of_rows
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import Fields
-from lr_sweep.common.network import quiet_mlflow
+from lr_sweep.common.files import Fields, load_yaml
 
 from .labels import flat_settings
 
 WAY_OUT = "write its runs as a CSV file"
-MOST_RUNS = 50_000
-"""Runs that MLflow gives at once."""
+METRICS = "metrics"
+STATES = ("", "RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED")
+"""Words for the numbers by which MLflow's store of files names the state of a run."""
+TRIAL = ("number", "value", "params", "user_attrs", "state")
+"""What is read of a trial of Optuna."""
 TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 RUNS = """
     SELECT runs.run_uuid AS run_id, runs.status, experiments.name AS experiment
@@ -52,7 +53,7 @@ def read_database(path: Path, *, is_journal: bool) -> TableFile:
     """
     with TemporaryDirectory(prefix="lr-sweep-") as folder:
         copy = f"{folder}/copy"
-        with damage_named(path, copy, WAY_OUT):
+        with damage_named(path, WAY_OUT):
             _copy(path, copy)
             if is_journal:
                 return _optuna_table(path, copy, is_journal=True)
@@ -119,64 +120,43 @@ def _optuna_table(path: Path, copy: str, *, is_journal: bool) -> TableFile:
                 f"the study {name} has several objectives: write a table with the one that counts"
             )
         directions.add(study.direction.name)
-        above = f"{name}/" if len(names) > 1 else ""
-        rows += [{"study_name": name, **_trial(trial, above)} for trial in study.trials]
+        above = f"{name}/" if len(names) > 1 else ""  # other studies have the same numbers
+        trials = study.trials_dataframe(TRIAL).astype(object)
+        for trial in trials.where(trials.notna(), None).to_dict("records"):
+            rows.append({"study_name": name, **trial, "number": f"{above}{trial['number']}"})
     table = table_of_rows(path, rows, "trials of Optuna")
     known = {"run": "number", "status": "state", "validation": "value"}
     higher_is_better = "MAXIMIZE" in directions if len(directions) == 1 else None
     return replace(table, known=known, higher_is_better=higher_is_better)
 
 
-def _trial(trial: Any, above: str) -> Fields:
-    """Return a trial; `above`: what is written before its number, which other studies have, too."""
-    row = {
-        "number": f"{above}{trial.number}",
-        "value": trial.value,
-        "state": trial.state.name,
+def is_mlflow_run(path: Path) -> bool:
+    """Return whether a file describes a run in MLflow's store of files."""
+    return path.name == "meta.yaml" and path.with_name(METRICS).is_dir()
+
+
+def read_mlflow_folder(files: Sequence[Path]) -> TableFile:
+    """Read MLflow's store of files: each run has a folder, and its parameters and metrics a file each."""
+    abouts = {path.parent: load_yaml(path) for path in filter(is_mlflow_run, files)}
+    rows = {
+        run: {"run_id": about["run_id"], "status": STATES[about["status"]]}
+        for run, about in abouts.items()
+        if about["lifecycle_stage"] == "active"
     }
-    for kind, values in (("params", trial.params), ("user_attrs", trial.user_attrs)):
-        row |= {f"{kind}_{name}": value for name, value in values.items()}
-    return row
+    for run, row in rows.items():
+        row["experiment"] = load_yaml(run.with_name("meta.yaml"))["name"]
+    for path in files:
+        for run in rows.keys() & {*path.parents}:
+            kind, *keys = path.relative_to(run).parts
+            if kind in ("params", METRICS):
+                text = read_bounded(path).decode()
+                rows[run][f"{kind}.{'/'.join(keys)}"] = _last_value(kind, text)
+    return _mlflow_table(next(iter(abouts)).parents[1], [*rows.values()])
 
 
-def read_mlflow(uri: str, named: str) -> TableFile:
-    """Read the runs of all experiments of a server or a folder; raises UserError.
-
-    `named`: the address as reports and messages show it.
-    """
-    quiet_mlflow()
-    advice = "start its server of MLflow, or download a table"
-    with damage_named(named.rstrip("/"), uri.rstrip("/"), advice):
-        from mlflow import MlflowClient
-
-        client = MlflowClient(tracking_uri=uri)
-        names = {run.experiment_id: run.name for run in client.search_experiments()}
-        order = ["attributes.start_time"]
-        runs = client.search_runs(list(names), max_results=MOST_RUNS, order_by=order)
-    if runs.token:
-        advice = "download a table of those that count"
-        raise UserError(f"{named} has more than {MOST_RUNS:,} runs: {advice}")
-    rows = []
-    for run in runs:
-        row = {"run_id": run.info.run_id, "status": run.info.status}
-        row["experiment"] = names[run.info.experiment_id]
-        cells = {"params": run.data.params, "metrics": run.data.metrics}
-        rows.append(row | flat_settings(cells, ""))
-    path = named.removesuffix("?...").rstrip("/").rpartition("/")[2]
-    return _mlflow_table(Path(path or "mlflow"), rows)
-
-
-def read_mlflow_folder(folder: Path) -> TableFile:
-    """Read MLflow's store of files, as a copy, since its client writes to what it opens; raises UserError."""
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    with TemporaryDirectory(prefix="lr-sweep-") as copy:
-        shutil.copytree(folder, copy, ignore=_not_copied, dirs_exist_ok=True)
-        return read_mlflow(copy, str(folder))
-
-
-def _not_copied(folder: str, names: list[str]) -> list[str]:
-    """Return what is large and has no metrics, and the links, which may lead anywhere."""
-    return [name for name in names if name == "artifacts" or Path(folder, name).is_symlink()]
+def _last_value(kind: str, text: str) -> str:
+    """Return a parameter, or the last value in the lines `time value step` of a metric."""
+    return text if kind == "params" else text.splitlines()[-1].split()[1]
 
 
 def _mlflow_rows(database: sqlite3.Connection) -> list[Fields]:

@@ -13,17 +13,17 @@ from pathlib import Path
 
 from lr_sweep.analysis.judge.limits import check_folder, files_below, read_bounded
 from lr_sweep.analysis.judge.table_file import (
-    Line,
     TableFile,
     damage_named,
     joined,
     raise_mistakes,
     table_of_rows,
+    without_values,
 )
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields
 
-from .databases import read_mlflow_folder
+from .databases import is_mlflow_run, read_mlflow_folder
 from .events import EVENTS, event_table
 from .files import read_file
 from .labels import flat_settings, settings_in
@@ -64,8 +64,8 @@ def read_folder(folder: Path) -> TableFile:
     """Read every run below a folder; raises UserError."""
     files, links = files_below(folder)
     files = [path for path in files if "/." not in f"/{path.relative_to(folder)}"]  # none hidden
-    if any(path.name == "meta.yaml" and (path.parent / "metrics").is_dir() for path in files):
-        return read_mlflow_folder(folder)
+    if any(map(is_mlflow_run, files)):
+        return read_mlflow_folder(files)
     remarks = [f"NOT READ: {path} (a link)" for path in links]
     kind, results = _results(folder, files)
     if not results:
@@ -89,7 +89,7 @@ def read_folder(folder: Path) -> TableFile:
         sha256="",
         reader=f"{kind}, {len(results)} of {len(files)} files",
         remarks=tuple(remarks),
-        known={meaning: name for meaning, name in known.items() if name in table.columns},
+        known={meaning: name for meaning, name in known.items() if name in table.frame},
     )
 
 
@@ -131,7 +131,7 @@ def _table(run: Path, paths: Sequence[Path]) -> TableFile:
     """Read the files of a run; of several states of Transformers the largest has the whole history."""
     path = max(paths, key=lambda path: path.stat().st_size)
     if not path.stat().st_size:
-        table = _without_values(run)
+        table = without_values(run)
     elif EVENTS in path.name:
         with damage_named(path):
             table = event_table(paths, list(map(read_bounded, paths)))
@@ -154,10 +154,6 @@ def _trial(path: Path) -> TableFile:
     return replace(table_of_rows(path, [row], ""), known={"status": "status"})
 
 
-def _without_values(run: Path) -> TableFile:
-    return TableFile(path=run, columns={}, lines=[Line(run, 1, "row ")])
-
-
 def _settings_files(run: Path) -> list[Path]:
     """Return the files of settings in a folder; links are not followed."""
     real = run.resolve()
@@ -171,7 +167,7 @@ def _started(files: Iterable[Path], runs: Iterable[Path]) -> dict[Path, TableFil
     above = {parent for run in taken for parent in run.parents}
     folders = sorted({path.parent for path in files} - above)
     started = [run for run in folders if taken.isdisjoint((run, *run.parents))]
-    return {run: _without_values(run) for run in started if _settings_files(run)}
+    return {run: without_values(run) for run in started if _settings_files(run)}
 
 
 def with_places(
@@ -183,11 +179,11 @@ def with_places(
     for path, table in runs:
         name = ENDING.sub("", path.relative_to(top).as_posix())
         if len(runs) > 1:  # other tables may have the same names
-            own = {column, table.known.get("run", column)} & table.columns.keys()
-            texts = {key: [f"{name}/{text}" for text in table.columns[key]] for key in own}
-            table = replace(table, columns=table.columns | texts)
+            own = {column, table.known.get("run", column)} & {*table.frame}
+            texts = {key: f"{name}/" + table.frame[key] for key in own}
+            table = replace(table, frame=table.frame.assign(**texts))
         said = {column: name, **flat_settings(settings_in(name)), **_settings(path, top)}
-        placed.append(table.beside({key: said[key] for key in said if key not in table.columns}))
+        placed.append(table.beside({key: said[key] for key in said if key not in table.frame}))
     return placed
 
 

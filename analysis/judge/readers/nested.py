@@ -66,14 +66,14 @@ def _rows_of_pandas(content: Any) -> list[Fields]:
     """Return the rows that `DataFrame.to_json` wrote, split or by columns; empty: the content has another form."""
     columns = _keys(content)
     if columns.keys() >= {"columns", "data"}:
-        names, rows = columns["columns"], columns["data"]
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [dict(zip(columns["columns"], row, strict=True)) for row in columns["data"]]
     fields = list(map(_keys, columns.values()))
-    index = [str(number) for number in range(max(map(len, fields), default=0))]
+    index = list(map(str, range(len(fields[0])))) if fields else []
     are_columns = all(list(field) == index and _shapes(field) == {SCALAR} for field in fields)
     if not index or not are_columns:
         return []
-    return [{name: column[row] for name, column in columns.items()} for row in index]
+    rows = zip(*map(dict.values, fields), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _keys(content: Any) -> Fields:

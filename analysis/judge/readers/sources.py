@@ -1,4 +1,4 @@
-"""Sources of tables: files, standard input, a DataFrame, a server's address, a pattern of files, a folder of runs."""
+"""Sources of tables: files, standard input, a DataFrame, a pattern of files, a folder of runs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ import pandas as pd
 from lr_sweep.analysis.judge.limits import unpacked
 from lr_sweep.analysis.judge.table_file import TableFile, damage_named
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.network import shown_uri
 
-from .databases import read_mlflow
 from .files import read_file, table_of_content
 from .folders import read_folder, with_places
 
@@ -73,7 +71,5 @@ def _read(source: str) -> TableFile:
     if source == STDIN:
         stdin = Path("stdin")
         return table_of_content(stdin, unpacked(stdin, sys.stdin.buffer), "stdin")
-    if source.startswith(("http://", "https://")):
-        return read_mlflow(source, shown_uri(source))
     path = Path(source.removeprefix("sqlite:///"))
     return read_folder(path) if path.is_dir() else read_file(path)

@@ -7,7 +7,6 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,12 +27,11 @@ Rows = dict[int, list[str]]
 """Fields by the numbers of their lines."""
 FORMAT = "want a CSV file in UTF-8 with a line of names, or a Parquet file"
 _ABOVE = re.compile(r"(?i)\s*(?:#|$|sep=.\s*$)")  # lines above that of the names
-_CUT = re.compile(r"(?ai)[+-]?\d+(?:\.|\.?\d*e[+-]?)\s*")  # `0.` of 0.7
 _BOLD = re.compile(r"(\*\*|__|`)([^|\n]+?)\1")  # and code
 _RULE = re.compile(r"(?=.*--)[ \t:-]*\|[ \t:|-]*\r?")  # below the names of a table of Markdown
 _STEP = re.compile(r"(?i)(?:^|.* )(?:global_)?(?:step|iter|iteration|epoch|round)$")  # a name
-_EXTREME = re.compile(" - .+__M(IN|AX)$")  # name of a column that W&B's charts add for each run
 _MEASURED = re.compile("(?i)" + "|".join(words_of("validation", "test")))  # in a line
+_ANY = re.compile("")
 _NUMERIC = re.compile(r"[-+.\d]|(?:nan|NaN|inf)$")
 _PAIR = re.compile(
     r"""(?<![\w./@-])['"]?((?!(?:DEBUG|INFO|WARNING|ERROR)\b)[A-Za-z][\w./@-]*(?: [A-Za-z]\w*){0,2}?)['"]?"""
@@ -49,14 +47,10 @@ def read_delimited(path: Path, text: str) -> TableFile:
     """Read a table of separated fields, or those of Markdown in a text; raises UserError, csv.Error."""
     if text.lstrip().startswith(("<", "\\")):
         raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
+    if text.endswith("."):  # as `0.` of 0.7
+        raise UserError(f"{path} ends within a number or a sentence: write the whole table")
     tables = _tables_of_markdown(text)
-    table = _markdown(path, tables) if tables else _separated(path, text)
-    last = [*table.columns.values()][-1][-1]
-    if not text.endswith(("\n", "\r")) and _CUT.fullmatch(last):
-        place = table.lines[-1]
-        raise UserError(f"{place}: the file ends within a number, {last!r}: write the whole file")
-    columns = {name: texts for name, texts in table.columns.items() if not _EXTREME.search(name)}
-    return replace(table, columns=columns) if columns else table
+    return _markdown(path, tables) if tables else _separated(path, text)
 
 
 def _separated(path: Path, text: str) -> TableFile:
@@ -89,7 +83,7 @@ def table_of_fields(path: Path, rows: Rows, reader: str = "") -> TableFile:
     if len(texts) < len(set(first)):  # it has numbers
         again = {field for row in below for field in row} & texts - {""}
         if again or not texts:
-            rows = {0: [f"#{place}" for place in range(1, len(first) + 1)], **rows}
+            rows = {0: [""] * len(first), **rows}
     return _table(path, _named(path, rows), reader)
 
 
@@ -98,24 +92,24 @@ def _table(path: Path, rows: dict[int, Fields], reader: str) -> TableFile:
 
 
 def _named(path: Path, rows: Rows) -> dict[int, Fields]:
-    """Return rows by the names in the first of them, without comments; an unnamed column is `#2` by its position.
-
-    A later row that has all names of the first one is a new line of names, as of a log that was resumed.
-    """
-    first, names, head = next(iter(rows.values())), list[str](), 0
-    named, mistakes = dict[int, Fields](), list[str]()
-    for number, row in rows.items():
-        if first[0] in row and set(first) <= set(row):
-            names, head = [name.strip() or f"#{place}" for place, name in enumerate(row, 1)], number
-            check_names(path, names, number)
-        elif len(row) == len(names):
-            named[number] = dict(zip(names, row, strict=True))
-        elif row[0].lstrip()[:1] != "#":
-            want = f"want {len(names)} as in line {head}"
-            advice = "correct it, or write the names of its fields above it"
-            mistakes.append(f"{path}:{number}: got {len(row)} fields, {want}: {advice}")
-    raise_mistakes(mistakes)
-    return named
+    """Return rows by the names in the first of them, without comments; an unnamed column is `#2` by its position."""
+    (head, first), *below = rows.items()
+    names = [name.strip() or f"#{place}" for place, name in enumerate(first, 1)]
+    check_names(path, names, head)
+    want = f"want {len(names)} as in line {head}: correct it, or write two files"
+    wrong = {
+        number: row
+        for number, row in below
+        if len(row) != len(names) and not row[0].lstrip().startswith("#")
+    }
+    raise_mistakes(
+        [f"{path}:{number}: got {len(row)} fields, {want}" for number, row in wrong.items()]
+    )
+    return {
+        number: dict(zip(names, row, strict=True))
+        for number, row in below
+        if len(row) == len(names)
+    }
 
 
 def check_names(path: Path, names: Iterable[str], line: int = 1) -> None:
@@ -164,8 +158,7 @@ def log_table(path: Path, text: str) -> TableFile | None:
     first row.
     """
     lines = text.splitlines()
-    measured = [number for number, line in enumerate(lines) if _MEASURED.search(line)]
-    rows = _log_rows(lines, measured) or _log_rows(lines, range(len(lines)))
+    rows = _log_rows(lines, _MEASURED) or _log_rows(lines, _ANY)
     settings = _settings_in(lines[: min(rows, default=len(lines))])
     whole = {number + 1: {**settings, **row} for number, row in rows.items()}
     if not whole and settings:  # of a run that was killed
@@ -173,18 +166,15 @@ def log_table(path: Path, text: str) -> TableFile | None:
     return _table(path, whole, "a log") if whole else None
 
 
-def _log_rows(lines: Sequence[str], numbers: Iterable[int]) -> dict[int, Fields]:
-    """Return the pairs of some lines, those with a step if there are any."""
-    rows, steps, above = dict[int, Fields](), Fields(), 0
-    for number in numbers:
-        pairs = _pairs_in(lines[number])
+def _log_rows(lines: Sequence[str], wanted: re.Pattern[str]) -> dict[int, Fields]:
+    """Return the pairs of the lines with a pattern, those with a step if there are any."""
+    rows, steps = dict[int, Fields](), Fields()
+    for number, line in enumerate(lines):
+        pairs = _pairs_in(line)
+        steps = _steps_in(pairs) or steps
         num_numbers = sum(_NUMERIC.match(value) is not None for value in pairs.values())
-        if num_numbers < 2 or "Namespace(" in lines[number]:
-            continue
-        between = reversed(lines[above : number + 1])
-        steps = next(filter(None, (_steps_in(_pairs_in(line)) for line in between)), steps)
-        rows[number] = {**pairs, **steps}
-        above = number + 1
+        if num_numbers > 1 and wanted.search(line) and "Namespace(" not in line:
+            rows[number] = {**pairs, **steps}
     stepped = {number: row for number, row in rows.items() if any(map(_STEP.match, row))}
     return stepped or rows
 

@@ -52,13 +52,6 @@ def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
         study_of(tmp_path, text.replace("lr,", "x,"), Reading(columns={"tuned": "x"}))
 
 
-def test_without_rates_variants_are_compared_as_they_are(tmp_path: Path) -> None:
-    study = study_of(tmp_path, rows_of("method,seed,val_loss", "a,0,1 a,1,2 b,0,3 b,1,4"))
-    assert study.summary.cells["validation_mean"].tolist() == [1.5, 3.5]
-    assert "edge" not in {each.check for each in study.findings}
-    assert any(line.startswith("NO LEARNING RATE") for line in study.about_table)
-
-
 RATES = (0.1, 0.01, 0.001)
 
 
@@ -92,9 +85,13 @@ def test_settings_that_change_with_the_rate_are_a_finding(tmp_path: Path, head: 
     assert [f"{each.level}: {each.message}"[: len(found)] for each in findings] == [found]
 
 
-def test_without_learning_rates_the_page_has_the_whole_verdict_and_no_axis_of_rates(tmp_path: Path) -> None:
+def test_without_rates_variants_are_compared_as_they_are_and_the_page_has_no_axis_of_rates(tmp_path: Path) -> None:
     rows = [f"{name},{seed},{value + seed / 100:g}" for name, value in (("a", 0.5), ("b", 0.505)) for seed in range(3)]
-    page = write_judged(study_of(tmp_path, rows_of("method,seed,val_acc", rows)), tmp_path / "out").page.read_text()
+    study = study_of(tmp_path, rows_of("method,seed,val_acc", rows))
+    assert study.summary.cells["validation_mean"].tolist() == pytest.approx([0.51, 0.515])
+    assert "edge" not in {each.check for each in study.findings}
+    assert any(line.startswith("NO LEARNING RATE") for line in study.about_table)
+    page = write_judged(study, tmp_path / "out").page.read_text()
     assert "b leads a by" in page
     assert 'id="sweep"' not in page
     assert "1e0" not in page.partition("<script")[0].replace("it writes", "").partition("How the table was read")[0]

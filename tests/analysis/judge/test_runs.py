@@ -28,11 +28,9 @@ percents without a sign | lr,seed,val_acc | 1,0,0.5 1,1,88 1,2,90 2,0,91 2,1,92 
   0.9 0.91 0.92 0.93 |
 a diverged percent | lr,seed,val_acc | 1,0,91% 2,0,1e9999% | status: complete diverged |
 fractions of epochs | lr,seed,epoch,eval_loss | 0.3,0,0.5,0.7 0.3,0,1.25,0.8 0.03,0,0.5,1 0.03,0,1.25,0.9 |
-  best_step: 50 125; num_steps: 125 125 |
-states of Optuna | lr,val_loss,state | 1,0.1,PRUNED 2,0.5,COMPLETE 3,,FAIL 4,0.6,COMPLETE 5,,WAITING | status:
-  stopped complete failed complete missing |
-states in other words | lr,val_loss,state | 1,0.1,TIMEOUT 2,0.1,CANCELLED_by_1000 3,1,TrialState.COMPLETE 4,0.5,ok |
-  status: failed failed complete complete |
+  best_step: 500 1250; num_steps: 1250 1250 |
+states in words of tools | lr,val_loss,state | 1,0.1,PRUNED 2,0.5,COMPLETE 3,,FAIL 4,,WAITING 5,0.1,TIMEOUT
+  6,0.1,CANCELLED_by_1000 7,1,TrialState.COMPLETE | status: stopped complete failed missing failed failed complete |
 a run that finished without a value | lr,seed,state,val_acc | 0.1,0,finished,0.5 0.1,1,crashed,0.7 0.1,2,running,
   0.1,3,finished, | status: complete failed missing missing |
 a column that says which diverged | lr,seed,diverged,val_acc | 1,0,True,0.9 2,0,False,0.5 | status: diverged
@@ -51,11 +49,8 @@ a loss of NaN at the first evaluation alone | lr,seed,step,train_loss,val_acc | 
   status: complete |
 values behind NaN | lr,seed,step,val_loss | 0.3,0,1,nan 0.3,0,2,0.4 0.1,0,1,0.7 0.1,0,2,inf 0.1,0,3,0.1 0.03,0,1,0.9
   | status: diverged diverged complete; best_step: - 1 1 |
-1e400 is infinite | variant,lr,seed,val_loss | a,0.3,0,1e400 a,0.03,0,0.5 | status: diverged complete |
--inf is infinite | variant,lr,seed,val_loss | a,0.3,0,-inf a,0.03,0,0.5 | status: diverged complete |
-nan is infinite | variant,lr,seed,val_loss | a,0.3,0,nan a,0.03,0,0.5 | status: diverged complete |
-1.7e308 is infinite | variant,lr,seed,val_loss | a,0.3,0,1.7e308 a,0.03,0,0.5 | status: diverged complete |
-1e101 is infinite | variant,lr,seed,val_loss | a,0.3,0,1e101 a,0.03,0,0.5 | status: diverged complete |
+what is infinite | lr,seed,val_loss | 1,0,1e400 2,0,-inf 3,0,nan 4,0,1.7e308 5,0,1e101 6,0,0.5 | status: diverged
+  diverged diverged diverged diverged complete |
 rows of training and of validation | lr,seed,step,train_loss,val_loss | 3,0,99,0.9, 3,0,99,,1 3,0,120,0.9,
   1,0,99,,0.6 1,0,99,0, | status: complete complete; best_step: 99 99 |
 a test value measured once | lr,seed,step,val_acc,test_acc | 1,0,1,0.5, 1,0,2,0.7, 1,0,3,0.6,0.65 | best_step: 2;
@@ -65,6 +60,8 @@ numbers of many digits as labels | lr,salt,seed,val_acc | 1,1234567890123456788,
   variant: salt=1234567890123456788 salt=1234567890123456789 | variant=salt
 control characters | variant,lr,seed,val_acc | a\x1b[2J,1,0,0.5 | variant: a [2J |
 a model where there is no variant | model,lr,seed,val_acc | m,1,0,0.5 | model: all; variant: m |
+a column a step | lr,seed,val_loss 100,val_loss 110 | 1,0,3.25,3.5 | best_step: 100; num_steps: 110 |
+  validation=val_loss*,step=names.3
 repeats without numbers | lr,val_acc | 1,0.5 1,0.6 2,0.4 | seed: 0 1 2 | seed=rows
 """)
 
@@ -112,7 +109,6 @@ a fraction of a seed | lr,seed,val_acc | 0.1,1.5,0.5 | seed: got '1.5', want a w
 a state of no known meaning | lr,seed,status,val_acc | 1,0,odd,0.5 | --columns status= leaves the column out
 capitals | variant,lr,seed,val_acc | a,1,0,0.5 A,1,0,0.6 | variant has 'a' and 'A': one or two
 two forms of a letter | variant,lr,seed,val_acc | caf\xe9,1,0,0.5 cafe\u0301,1,0,0.6 | one or two
-invisible characters | variant,lr,seed,val_acc | adam,1,0,0.5 adam\u200b,1,0,0.6 | one or two
 test values at other steps | lr,seed,step,val_acc,test_acc | 1,0,1,0.5, 1,0,2,,0.5 1,0,3,,0.6 | same steps
 large steps with fractions | lr,seed,step,val_acc | 1,0,0.5,0.5 1,0,9e15,0.6 | want a number from 0 to 9e12
 """)

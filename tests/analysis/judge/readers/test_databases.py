@@ -1,4 +1,4 @@
-"""Stores of Optuna and MLflow: read as copies, of any version, with changes in a journal; no secrets in messages."""
+"""Stores of Optuna and MLflow: read as copies, of any version, with changes in a journal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -125,33 +124,3 @@ def test_a_database_of_no_tool_in_a_folder_of_any_name_is_named(tmp_path: Path) 
         database.execute("CREATE TABLE other (id INTEGER)")
     with pytest.raises(UserError, match="a database of neither Optuna nor MLflow"):
         read(folder / "x.db")
-
-
-def test_a_password_in_an_address_is_in_no_message_and_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that refuses, with the address in its message, as MLflow's does; then one with a run."""
-    asked: list[str] = []
-
-    class Client:
-        def __init__(self, tracking_uri: str) -> None:
-            asked.append(tracking_uri)
-            if len(asked) == 1:
-                raise OSError(f"API request to {tracking_uri}/api failed")
-
-        def search_experiments(self) -> list[SimpleNamespace]:
-            return [SimpleNamespace(name="x", experiment_id="1")]
-
-        def search_runs(self, experiments: list[str], **settings: object) -> Page:
-            params, metrics = {"lr": "0.1"}, {"val_acc": 0.5}
-            info = SimpleNamespace(run_id="r", status="FINISHED", experiment_id="1")
-            return Page([SimpleNamespace(info=info, data=SimpleNamespace(params=params, metrics=metrics))])
-
-    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=Client))
-    with pytest.raises(UserError, match="http://host:1 cannot be read .API request to http://host:1/api"):
-        read_sources(["http://me:secret@host:1"])
-    (table,) = read_sources(["http://me:secret@host:1"])
-    assert asked == ["http://me:secret@host:1"] * 2
-    assert "secret" not in f"{table.path} {table.name}"
-
-
-class Page(list[SimpleNamespace]):
-    token = None
