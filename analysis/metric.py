@@ -100,15 +100,10 @@ class Metric:
         """Write a value as the terminal shows it: a fraction in percent, with so many decimals."""
         return f"{value:.{digits}%}" if self.is_fraction else self.text(value)
 
-    def of_seeds_text(self, mean: float, sem: float) -> str:
-        """Write a mean over seeds: in percent with one decimal, as papers do, or as far as its error has a digit."""
-        return self.text(mean, sem, digits=1)
-
     def mean_text(self, mean: float, sem: float) -> str:
-        """Write a mean ± its standard error; one seed has none."""
-        return self.of_seeds_text(mean, sem) + (
-            "" if math.isnan(sem) else f" ± {self.of_seeds_text(sem, sem)}"
-        )
+        """Write a mean ± its standard error: in percent with one decimal, as papers do; one seed has no error."""
+        text = self.text(mean, sem, digits=1)
+        return text if math.isnan(sem) else f"{text} ± {self.text(sem, sem, digits=1)}"
 
     def ends_text(self, low: float, high: float) -> tuple[str, str]:
         """Write the ends of an interval, with the digits that half its width shows."""

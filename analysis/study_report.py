@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.paper.paper import paper_sections
@@ -22,9 +21,8 @@ from lr_sweep.analysis.statistics.checks.variants import unequal_tuning
 from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
 from lr_sweep.analysis.statistics.comparisons.orders import comparisons_at_rates, orders
 from lr_sweep.analysis.statistics.comparisons.target import compare_steps
-from lr_sweep.analysis.statistics.comparisons.uncertainty import overall
 from lr_sweep.analysis.statistics.comparisons.verdicts import verdicts
-from lr_sweep.analysis.statistics.selection.best import CELL, tuples_in
+from lr_sweep.analysis.statistics.selection.best import tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.common.files import Fields
 
@@ -39,9 +37,8 @@ from .report.blocks import (
     file_stem,
     write_csv,
 )
-from .report.cells import grouped_text
-from .report.chart import chart_caption, chart_data, sweep_panels
-from .report.figures import curve_figures, sweep_figures
+from .report.chart import chart_data, sweep_panels
+from .report.figures import curve_caption, curve_figures, sweep_caption, sweep_figures
 from .report.findings import (
     cell_names,
     checks_line,
@@ -57,7 +54,7 @@ from .report.page import page_html
 from .report.results import results, results_table
 from .report.search_figures import search_figures
 from .report.targets import target_section
-from .report.verdict import question, verdict_block
+from .report.verdict import question, verdict_items
 from .study_summary import Study, read_summary
 from .study_texts import made_sections, reading_section, status_text
 
@@ -66,10 +63,6 @@ FURTHER_COLUMNS = (
     *("started_at", "finished_at", "lost_steps", "resumed", "not_saved", "code", "content"),
 )
 """What the report reads of runs beside what the summary does."""
-OPTIONAL = ("options", "pretrained_on", "data_origin", "failure")
-"""Columns that a CSV file leaves out where no run has a value; of a record, the first one alone."""
-INTERVAL_SEED = 0
-"""The seed of the generator that draws resamples for the intervals over several tasks."""
 MOST_ROWS_FIRST = 4
 """Rows of a table that is shown above the figure; a longer one is below it."""
 
@@ -155,19 +148,6 @@ def write_files(folder: Path, study: Study, *, latex: bool = False) -> Descripti
     return description
 
 
-def _verdict(study: Study) -> Verdict:
-    summary = study.summary
-    if not summary.metric.chosen_on:
-        return Verdict(())
-    improving = {
-        finding.cell
-        for finding in study.findings
-        if finding.check == "improving" and finding.level == "problem"
-    }
-    judgements = verdicts(summary, conditions_of(study.findings))
-    return verdict_block(judgements, summary, improving)
-
-
 class _Writer:
     """Writes the figures and the CSV files of a report, and describes it section by section."""
 
@@ -176,10 +156,10 @@ class _Writer:
         self.info, self.summary, self.metric = study.info, study.summary, study.summary.metric
         self.findings = folded(study.findings, cell_names(self.summary.cells))
         self.tried = self.summary.runs["learning_rate"].unique()
-        conditions = conditions_of(study.findings)
-        self.panels = [] if self.metric.untuned else sweep_panels(self.summary, conditions)
+        self.conditions = conditions_of(study.findings)
+        self.panels = [] if self.metric.untuned else sweep_panels(self.summary, self.conditions)
         self.orders = orders(self.summary)
-        self.ranked = results(self.summary, conditions) if self.metric.chosen_on else None
+        self.ranked = results(self.summary, self.conditions) if self.metric.chosen_on else None
         self.results = [] if self.ranked is None else [results_table(self.summary, self.ranked)]
         self.by_rate = [
             tables.learning_rate_table(self.summary, task, model)
@@ -200,7 +180,7 @@ class _Writer:
             *self._curves(),
             *self._pairs(),
             *self._options(),
-            *made_sections(study, _weights(summary.runs)),
+            *made_sections(study),
             reading_section(study),
             *paper_sections(self.folder, self.info, summary, study.curves),
         ]
@@ -220,30 +200,24 @@ class _Writer:
             if runs is not None:
                 self._write(stem, runs.rename(columns=named).assign(**self.metric.columns))
         if self.ranked is not None:
-            self._write("cells", self._cell_numbers(self.ranked))
+            self._write("cells", self.ranked)
 
     def _write(self, stem: str, rows: pd.DataFrame) -> None:
-        optional = OPTIONAL if self.info.from_table else OPTIONAL[:1]
-        empty = [name for name in optional if name in rows and rows[name].isna().all()]
-        write_csv(rows.drop(columns=empty), self.folder / f"{stem}.csv")
+        write_csv(rows, self.folder / f"{stem}.csv")
 
-    def _cell_numbers(self, ranked: pd.DataFrame) -> pd.DataFrame:
-        """Return the result of `results` in the study's order, with steps as text."""
-        cells = self.summary.cells[CELL].merge(ranked, on=CELL)
-        cells.insert(0, self.info.kind.lower(), self.info.study)
-        steps = [
-            " ".join(map(str, best)) if isinstance(best, tuple) else ""
-            for best in cells["best_steps"]
-        ]
-        return cells.assign(best_steps=steps)
+    def _verdict(self) -> Verdict:
+        if not self.metric.chosen_on:
+            return Verdict(())
+        judgements = verdicts(self.summary, self.conditions)
+        return Verdict(verdict_items(judgements, self.summary), is_whole=self.metric.untuned)
 
     def _opening(self, sentences: Sequence[str]) -> Section:
         """Return the first screen: question, verdict, table, figure; `sentences` follow the verdict."""
-        verdict = replace(_verdict(self.study), is_whole=self.metric.untuned)
+        verdict = self._verdict()
         figures: list[Block] = []
         if not self.metric.untuned:
             images = sweep_figures(self.folder, self.summary, self.panels, pdf=self.latex)
-            figures = [SweepChart(chart_caption(self.metric), verdict), *images]
+            figures = [SweepChart(sweep_caption(self.summary), verdict), *images]
         is_long = any(len(table.rows) > MOST_ROWS_FIRST for table in self.results)
         texts = [question(self.summary), *self.info.about()]
         body: list[Block] = [*map(Paragraph, texts)]
@@ -280,15 +254,10 @@ class _Writer:
         return [every, Section("Conclusions at each learning rate", [order])]
 
     def _target(self) -> tuple[list[Section], Sequence[str]]:
-        study = self.study
-        steps = compare_steps(self.summary, study.curves, study.per_step)
+        steps = compare_steps(self.summary, self.study.curves)
         if steps is None:
             return [], []
-        unit = "steps" if study.per_step is None else str(study.per_step.name)
-        timed = None if self.info.from_table else study.runs
-        section, sentences = target_section(
-            self.folder, self.summary, steps, unit, timed, pdf=self.latex
-        )
+        section, sentences = target_section(self.folder, self.metric, steps)
         return [section], sentences
 
     def _optima(self) -> tuple[list[Section], Sequence[str]]:
@@ -298,23 +267,19 @@ class _Writer:
 
     def _curves(self) -> list[Section]:
         figures = curve_figures(self.folder, self.summary, self.study.curves, pdf=self.latex)
-        return [Section("Training curves", figures)] if figures else []
+        about = Paragraph(curve_caption(self.summary))
+        return [Section("Training curves", [about, *figures])] if figures else []
 
     def _pairs(self) -> list[Section]:
-        """Return the comparisons of every pair, and of the variants over all tasks."""
+        """Return the comparisons of every pair."""
         if self.ranked is None:
             return []
-        pairs = with_conditions(self.summary, conditions_of(self.study.findings))
+        pairs = with_conditions(self.summary, self.conditions)
         self._write("comparisons", pairs)
-        shown: list[Block] = []
         if len(pairs) > 1:
             leaders = set(self.ranked.drop_duplicates(GROUP)["variant"])
-            shown.append(tables.pair_table(pairs, self.summary, leaders))
-        ratings = overall(self.summary, np.random.default_rng(INTERVAL_SEED))
-        if len(ratings):
-            self._write("overall", ratings)
-            shown.append(tables.overall_table(ratings, self.metric))
-        return [Section("Every pair", shown)] if shown else []
+            return [Section("Every pair", [tables.pair_table(pairs, self.summary, leaders)])]
+        return []
 
     def _options(self) -> list[Section]:
         runs = self.summary.chosen_runs
@@ -324,9 +289,3 @@ class _Writer:
         self._write("options", options)
         table, figures = tables.options_table(options), search_figures(self.folder, self.summary)
         return [Section("Options that were searched", [table, *figures])]
-
-
-def _weights(runs: pd.DataFrame) -> Iterator[str]:
-    """Yield which weights pretrained variants start from."""
-    if runs["pretrained_on"].notna().any():
-        yield f"Pretrained on: {grouped_text(runs.dropna(subset='pretrained_on'), 'pretrained_on', 'model')}."

@@ -39,9 +39,6 @@ class Study:
     num_table_runs: int | None = None
     """Runs of a table whose settings were tuned as the learning rate was; None: the summary has all runs."""
 
-    per_step: pd.Series[float] | None = None
-    """By run id, what a step takes of the unit that is its name, which is counted to a target; None: steps are."""
-
     def axes(self) -> pd.DataFrame:
         """Return what each cell is made of, as of `laws.laws`; the runs of a record have `content`."""
         cells = self.summary.cells

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 
 import pandas as pd
 
+from lr_sweep.analysis.metric import Metric
+from lr_sweep.analysis.record.study import StudyInfo
 from lr_sweep.analysis.statistics.checks.resumes import resume_texts
-from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, SELDOM
+from lr_sweep.analysis.statistics.selection.best import seeds_of
+from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, StudySummary
 from lr_sweep.common.text import counted, failure_line, rate_text
 
 from .report.blocks import Bullets, Section, entries_of, laid_out
-from .report.cells import facts, has_steps
+from .report.cells import SELDOM, fresh_seeds, has_steps
 from .study_summary import Study
 
 MAX_FAILURES = 20
 """Failed runs listed in the report; the rest are counted."""
+MOST_BUDGETS = 3
+"""Step budgets of one task that are listed; more are given as a range."""
 PROGRAM = "lr-sweep"
 SHOWN = 12
 """Hexadecimal digits of a commit and of a sha256 that are shown."""
@@ -29,16 +34,49 @@ DIVERGED = {
 """Sentence on diverged runs, by `Metric.model`."""
 
 
-def made_sections(study: Study, weights: Iterable[str]) -> list[Section]:
-    """Describe the failures, and what was trained; of a table, how it was read.
-
-    `weights`: sentences on the weights that runs start from.
-    """
+def made_sections(study: Study) -> list[Section]:
+    """Describe the failures, and what was trained; of a table, how it was read."""
     if study.info.from_table:
         return [Section("How the table was read", [Bullets(study.about_table)])]
     runs = pd.concat([study.summary.runs, study.summary.fresh_runs])
-    made = [*facts(study.info, study.summary), *weights, *_provenance(study.runs)]
+    made = [*_facts(study.info, study.summary), *_provenance(study.runs)]
     return [*_failures(runs), Section("What was trained", [Bullets(made)])]
+
+
+def _facts(info: StudyInfo, summary: StudySummary) -> Iterator[str]:
+    """Yield sentences on what the numbers of a summary rest on: seeds, selection, step budgets, data."""
+    runs = summary.runs
+    seeds, chose = counted(seeds_of(runs).max(), "seed"), ""
+    if fresh := fresh_seeds(summary):
+        chose = f" chose the learning rates; values at these are of {fresh}"
+    yield f"{info.kind} {info.study}. {seeds}{chose} unless marked."
+    yield rule_text(info.metric, has_steps(runs))
+    if info.winners is not None:
+        rates = f"the best {info.winners} learning rates of each cell"
+        yield f"The first seed chose {rates}; only these have all seeds."
+    if info.search and info.search.space:
+        options = ", ".join(info.search.space)
+        yield f"Each learning rate was tried with its own values of {options}."
+    if budgets := _budgets(runs):
+        yield f"Step budgets: {budgets}."
+    if data := _grouped_text(runs, "data_origin", "task"):
+        yield f"Data: {data}."
+    if weights := _grouped_text(runs, "pretrained_on", "model"):
+        yield f"Pretrained on: {weights}."
+
+
+def _budgets(runs: pd.DataFrame) -> str:
+    if not has_steps(runs):
+        return ""
+    if runs.groupby("task")["num_steps"].nunique().max() > MOST_BUDGETS:
+        return f"{runs['num_steps'].min()} to {runs['num_steps'].max()}"
+    return _grouped_text(runs, "num_steps", "task")
+
+
+def _grouped_text(runs: pd.DataFrame, column: str, by: str) -> str:
+    """List the values of a column, each with what has it: `300 (mnist, cifar10)`."""
+    names = runs.groupby(column, sort=False)[by].unique()
+    return "; ".join(f"{value} ({', '.join(map(str, found))})" for value, found in names.items())
 
 
 def _failures(runs: pd.DataFrame) -> list[Section]:
@@ -169,4 +207,20 @@ def _to_check(study: Study) -> Iterator[str]:
         f"`lr-sweep verify` reads every file of the results, and `lr-sweep report {study.info.study}` writes this "
         "report again from them. `lr-sweep run` with the study's file and `--results` of an empty folder trains every "
         "run again; deterministic training gives equal values on the same kind of machine with the same versions."
+    )
+
+
+def rule_text(metric: Metric, has_steps: bool) -> str:
+    """State the selection rule, for tables and figures; without steps a run has one evaluation."""
+    best, name = metric.best, metric.validation
+    if not metric.chosen_on:
+        return "Selection: none, as there is no validation data."
+    rate = f"in each cell the learning rate with the {best} mean"
+    if not has_steps:
+        return f"Selection: {rate} {name} over seeds (ties: the smaller)."
+    if metric.model == "final":
+        return f"Selection: in each run the last step, then {rate} {name} over seeds (ties: the smaller)."
+    return (
+        f"Selection: in each run the step with the {best} {name} (ties: the earliest), then {rate} of that over seeds "
+        "(ties: the smaller)."
     )

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 
 from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.report.blocks import Image, Section, Table, stem_of_each
+from lr_sweep.analysis.report.blocks import Image, Paragraph, Section, Table, stem_of_each
 from lr_sweep.analysis.report.cells import compared_seeds, marks_text, model_text
 from lr_sweep.analysis.report.chart import sweep_panels
 from lr_sweep.analysis.report.figure_frame import Frame, variant_styles, write_image
@@ -140,7 +140,8 @@ def paper_sections(
     if summary.runs["pretrained_on"].isna().all():
         return []
     tables, images = paper_tables(summary, curves), paper_figures(folder, summary)
-    return [Section("Rothermel et al. 2021", [*tables, *images])]
+    about = [Paragraph(PUBLISHED)] if images else []
+    return [Section("Rothermel et al. 2021", [*tables, *about, *images])]
 
 
 def paper_tables(summary: StudySummary, curves: pd.DataFrame) -> list[Table]:
@@ -283,26 +284,25 @@ def paper_figures(folder: Path, summary: StudySummary) -> list[Image]:
     for model, stem in stem_of_each(summary.runs["model"].unique()).items():
         shown = summary.of(model=model)
         if best_published(shown):
-            title = f"Test accuracy against learning rate, {model}"
-            draw = partial(curve_figure, shown, panels, title)
-            images.append(write_image(f"Figure 3. {title}", folder / f"figure3-{stem}", draw))
+            title = f"Figure 3. Test accuracy against learning rate, {model}"
+            draw = partial(curve_figure, shown, panels)
+            images.append(write_image(title, folder / f"figure3-{stem}", draw))
     return images
 
 
-def curve_figure(
-    summary: StudySummary, panels: Sequence[Fields], title: str, frame: Frame
-) -> Figure:
+def curve_figure(summary: StudySummary, panels: Sequence[Fields], frame: Frame) -> Figure:
     """Draw a model's sweep with published values and Lu et al.'s rate as lines; `panels`: as of `sweep_panels`."""
     rates = summary.learning_rates["learning_rate"]
     is_near = rates.min() <= LU2021_LEARNING_RATE <= rates.max()
     lines = [Line2D([], [], label="published best (Table 1)", color="0.3", **DOTTED)]
     if is_near:
         lines.append(Line2D([], [], label="Lu et al. 2021 (1e-3)", **DASHED))
-    figure = sweep_figure(summary, panels, frame, title=title, caption=PUBLISHED, handles=lines)
+    figure = sweep_figure(summary, panels, frame, handles=lines)
     axes = dict(zip(summary.cells["task"].unique(), figure.axes, strict=False))
     for axis in axes.values() if is_near else ():
         axis.axvline(LU2021_LEARNING_RATE, zorder=1, **DASHED)
     styles = variant_styles(list(summary.cells["variant"].unique()))
     for (task, _, variant), value in best_published(summary).items():
-        axes[task].axhline(value, color=styles[variant].colour, zorder=1.5, **DOTTED)
+        if task in axes:  # a figure draws the first tasks alone
+            axes[task].axhline(value, color=styles[variant].colour, zorder=1.5, **DOTTED)
     return figure

@@ -9,7 +9,6 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,7 +19,6 @@ from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import NO_VALUE, aligned, counted
 
-_SPECIAL = re.compile(r"[<&|\n]|\]\(")
 _MARKS = re.compile(
     r"\\[\\`]|(?P<mark>`+)(?!`).+?(?<!`)(?P=mark)(?!`)|`+|<|&(?=#?\w+;)|\]\(", re.DOTALL
 )
@@ -170,26 +168,22 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Image(Figure):
-    """A figure that was drawn into files beside the report; `page.js` folds it where the chart shows the same."""
+    """A figure that was drawn into a file beside the report; `page.js` folds it where the chart shows the same."""
 
     template: ClassVar = "image.html"
 
     title: str
     png: Path
-    svg: Path | None = None
-    """Sharper; None: it would be too large."""
 
     def markdown(self) -> str:
-        """Link the files."""
+        """Link the file."""
         title = markdown_text(self.title)
-        also = f", also as [SVG]({self.svg.name})" if self.svg else ""
-        return f"![{title}]({self.png.name})\n\n{title}{also}.\n"
+        return f"![{title}]({self.png.name})\n\n{title}.\n"
 
     @property
     def source(self) -> str:
-        """The sharper file as an address that contains it."""
-        path, kind = (self.svg, "svg+xml") if self.svg else (self.png, "png")
-        return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+        """The file as an address that contains it."""
+        return f"data:image/png;base64,{base64.b64encode(self.png.read_bytes()).decode()}"
 
 
 @dataclass(frozen=True)
@@ -203,8 +197,9 @@ class SweepChart(Figure):
     """The verdict whose further sentences stand below the chart; its first ones are above it."""
 
     def markdown(self) -> str:
-        """Point to the page."""
-        return "`index.html`, beside this file, has a figure that shows values under the pointer.\n"
+        """Say what the images show, and point to the page."""
+        page = "`index.html`, beside this file, has a figure that shows values under the pointer."
+        return f"{_no_html(self.caption)} {page}\n"
 
 
 Block = Table | Paragraph | Bullets | Verdict | Image | SweepChart
@@ -285,21 +280,15 @@ def file_stem(name: str) -> str:
 
 
 def stem_of_each(names: Iterable[str]) -> dict[str, str]:
-    """Return a file stem for each name; numbered where two are alike, whatever their case."""
-    stems: dict[str, str] = {}
-    taken: set[str] = set()
-    for name in names:
-        stem = file_stem(name)
-        candidates = chain([stem], (f"{stem}.{number}" for number in count(2)))
-        stems[name] = next(text for text in candidates if text.lower() not in taken)
-        taken.add(stems[name].lower())
-    return stems
+    """Return a file stem for each name; all are numbered where two are alike, whatever their case."""
+    stems = {name: file_stem(name) for name in names}
+    if len({stem.lower() for stem in stems.values()}) == len(stems):
+        return stems
+    return {name: f"{number}-{stem}" for number, (name, stem) in enumerate(stems.items(), 1)}
 
 
 def markdown_text(text: str) -> str:
     """Keep a paragraph from being a column, a line, or more than text of Markdown."""
-    if not _SPECIAL.search(text):
-        return text
     return _no_html(text).replace("|", "\\|").replace("\n", " ")
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
-from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.statistics.selection.best import rule_text, seeds_of
 from lr_sweep.analysis.statistics.selection.summary import OUTCOMES, StudySummary
 from lr_sweep.common.text import NO_VALUE, counted
 
+SELDOM = frozenset({"stopped", "short"})
+"""Outcomes that texts leave out where no run has them."""
 PROVISIONAL = "†"
 AT_EDGE = "‡"
 UNSTABLE = "§"
@@ -22,8 +22,6 @@ MARKS = {
     AT_EDGE: "the chosen learning rate is the smallest or largest tried, so the best may lie outside",
     UNSTABLE: "runs at the chosen learning rate diverged; they count with their best model before that, if any",
 }
-MOST_BUDGETS = 3
-"""Step budgets of one task that are listed; more are given as a range."""
 
 
 def mean_sem_text(cell: Row, metric: Metric = ACCURACY) -> str:
@@ -101,11 +99,11 @@ def model_text(metric: Metric) -> str:
 
 def compared_seeds(summary: StudySummary) -> str:
     """Name the seeds whose mean a cell has at its chosen learning rate."""
-    fresh = _fresh_seeds(summary)
+    fresh = fresh_seeds(summary)
     return f"{fresh}, which chose no learning rate" if fresh else "seeds"
 
 
-def _fresh_seeds(summary: StudySummary) -> str:
+def fresh_seeds(summary: StudySummary) -> str:
     """Count the fresh seeds of a cell; empty: the seeds that choose a learning rate compare, too."""
     return counted(summary.cells["most_seeds"].max(), "fresh seed") if summary.fresh else ""
 
@@ -113,37 +111,3 @@ def _fresh_seeds(summary: StudySummary) -> str:
 def has_steps(runs: pd.DataFrame) -> bool:
     """Return whether the steps of runs are known; those of a table may not be."""
     return bool(runs["num_steps"].gt(0).any())
-
-
-def facts(info: StudyInfo, summary: StudySummary) -> Iterator[str]:
-    """Yield sentences on what the numbers of a summary rest on: seeds, selection, step budgets, data."""
-    runs = summary.runs
-    seeds, chose = counted(seeds_of(runs).max(), "seed"), ""
-    if fresh := _fresh_seeds(summary):
-        chose = f" chose the learning rates; values at these are of {fresh}"
-    yield f"{info.kind} {info.study}. {seeds}{chose} unless marked."
-    yield rule_text(info.metric, has_steps(runs))
-    if info.winners is not None:
-        rates = f"the best {info.winners} learning rates of each cell"
-        yield f"The first seed chose {rates}; only these have all seeds."
-    if info.search and info.search.space:
-        options = ", ".join(info.search.space)
-        yield f"Each learning rate was tried with its own values of {options}."
-    if budgets := _budgets(runs):
-        yield f"Step budgets: {budgets}."
-    if data := grouped_text(runs, "data_origin", "task"):
-        yield f"Data: {data}."
-
-
-def _budgets(runs: pd.DataFrame) -> str:
-    if not has_steps(runs):
-        return ""
-    if runs.groupby("task")["num_steps"].nunique().max() > MOST_BUDGETS:
-        return f"{runs['num_steps'].min()} to {runs['num_steps'].max()}"
-    return grouped_text(runs, "num_steps", "task")
-
-
-def grouped_text(runs: pd.DataFrame, column: str, by: str) -> str:
-    """List the values of a column, each with what has it: `300 (mnist, cifar10)`."""
-    names = runs.groupby(column, sort=False)[by].unique()
-    return "; ".join(f"{value} ({', '.join(map(str, found))})" for value, found in names.items())

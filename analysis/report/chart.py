@@ -4,52 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import groupby
 from types import MappingProxyType
 
 import pandas as pd
 
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
-from lr_sweep.analysis.statistics.comparisons.orders import Kind, Order
-from lr_sweep.analysis.statistics.comparisons.uncertainty import with_interval
-from lr_sweep.analysis.statistics.rates.optimum import optima
+from lr_sweep.analysis.statistics.comparisons.orders import Order
 from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rows_by_cell
-from lr_sweep.analysis.statistics.selection.summary import GROUP, OUTCOMES, SELDOM, StudySummary
+from lr_sweep.analysis.statistics.selection.summary import (
+    GROUP,
+    OUTCOMES,
+    StudySummary,
+    with_interval,
+)
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import counted, rate_text
 
 from .cells import (
+    SELDOM,
     incomplete_texts,
     lost_text,
     mean_sem_text,
-    model_text,
     seeds_text,
 )
 from .figure_frame import Style, variant_styles
-from .laws import optimum_text
 
-SHADED: tuple[Kind, ...] = ("order", "winner")
-"""Conclusions at a learning rate that differ from the tuned one."""
 DIGITS = 4
 """Decimals of percentages: far below what a screen shows."""
 Rows = Sequence[Row]
 
 
-def chart_caption(metric: Metric) -> str:
-    """Say what the chart draws."""
-    return (
-        f"{metric.title} {model_text(metric)}, mean over seeds. "
-        "Error bars show the standard error of the mean (SEM)."
-    )
-
-
 def chart_data(panels: Sequence[Fields], orders: pd.DataFrame, metric: Metric) -> Fields:
     """Return the chart's data: panels as of `sweep_panels`, each with what its handle shows.
 
-    `orders` is the result of `orders.orders`. `metric` is left out where it is accuracy on test data, chosen on
-    validation data.
+    `orders` is the result of `orders.orders`.
     """
     orders_of = dict(list(orders.groupby(GROUP, sort=False)))
     with_handles = []
@@ -57,8 +47,7 @@ def chart_data(panels: Sequence[Fields], orders: pd.DataFrame, metric: Metric) -
         variants = [line["variant"] for line in panel["lines"]]
         handle = handle_data(orders_of[panel["task"], panel["model"]], variants)
         with_handles.append({**panel, "handle": handle})
-    content: Fields = {"panels": with_handles}
-    return content if metric == ACCURACY else content | {"metric": _metric(metric)}
+    return {"panels": with_handles, "metric": _metric(metric)}
 
 
 def sweep_panels(
@@ -91,7 +80,6 @@ class _Lines:
     def __init__(self, summary: StudySummary, conditions: Conditions) -> None:
         self.metric, self.conditions = summary.metric, conditions
         self.rates = rows_by_cell(summary.learning_rates)
-        self.optima = rows_by_cell(optima(summary)) if summary.metric.chosen_on else {}
         self.cells = rows_by_cell(with_interval(summary.cells))
         by_cell = summary.chosen_runs.dropna(subset=["test"]).groupby(CELL)
         self.values = by_cell["test"].agg(list).to_dict()
@@ -104,7 +92,6 @@ class _Lines:
         points = [
             self.point(row) | {"chosen": row["learning_rate"] == chosen} for row in self.rates[key]
         ]
-        (optimum,) = self.optima.get(key, [MappingProxyType({})])
         return {
             "variant": cell["variant"],
             "colour": style.colour,
@@ -112,7 +99,6 @@ class _Lines:
             "dash": " ".join(map(str, style.dash)),
             "edge": cell["at_edge"],
             "points": points,
-            "optimum": _optimum(optimum),
             "condition": self.conditions.get(key, ""),
             "seeds": [self.drawn(value) for value in self.values.get(key, [])],
             "fresh": self.fresh(self.cells[key][0]) if self.is_fresh else None,
@@ -159,13 +145,6 @@ class _Lines:
         return round(100 * value, DIGITS) if self.metric.is_fraction else value
 
 
-def _optimum(row: Row) -> Fields | None:
-    rates = [row.get(name, math.nan) for name in ("low", "optimum", "high")]
-    if not all(map(math.isfinite, rates)):
-        return None
-    return {"rates": rates, "text": optimum_text(row)}
-
-
 def _kind(row: Row) -> str:
     """Return how a point is drawn: `full`, `partial` (fewer seeds), `diverged` (all of them), `none` (no value).
 
@@ -183,9 +162,8 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str]) -> Fields:
 
     Returns:
         `tuned` (order), `rates` (rising: `rate`, `text`, `order`, `kind`, `sure`, and `lost`, the
-        variants with runs that are not complete there), `flips` (`kind`, `sure`, and the indices `first` and `last` of
-        neighbouring rates of that kind) and `start`, the index of the first rate with another winner, a sure one if
-        there is one, else the middle.
+        variants with runs that are not complete there) and `start`, the index of the first rate with another winner,
+        a sure one if there is one, else the middle.
     """
     tuned = next(iter(orders.loc[orders["learning_rate"].isna(), "order"]), ())
     rates = [
@@ -199,25 +177,11 @@ def handle_data(orders: pd.DataFrame, variants: Sequence[str]) -> Fields:
         }
         for row in orders.dropna(subset=["learning_rate"]).to_dict("records")
     ]
-    tuned_order = _indices(tuned, variants)
-    return {"tuned": tuned_order, "rates": rates, "flips": _flips(rates), "start": _start(rates)}
+    return {"tuned": _indices(tuned, variants), "rates": rates, "start": _start(rates)}
 
 
 def _indices(order: Order, variants: Sequence[str]) -> list[list[int]]:
     return [[variants.index(variant) for variant in level] for level in order]
-
-
-def _flips(rates: Rows) -> list[Fields]:
-    def conclusion(index: int) -> tuple[Kind, bool]:
-        return rates[index]["kind"], rates[index]["sure"]
-
-    flips = []
-    for (kind, sure), indices in groupby(range(len(rates)), conclusion):
-        first, *others = indices
-        if kind in SHADED:
-            last = others[-1] if others else first
-            flips.append({"kind": kind, "sure": sure, "first": first, "last": last})
-    return flips
 
 
 def _start(rates: Rows) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +11,9 @@ import matplotlib
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullLocator
 
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.common.text import rate_text
@@ -59,16 +57,16 @@ class Frame(NamedTuple):
     widths: tuple[float, float, float]
     """Inches of a figure with one, two and three columns of panels."""
     panel_height: float
-    """Inches."""
+    """Inches with the labels of its axes."""
     letters: float
-    """Points of all letters but a title's and a caption's; lines and margins follow from them."""
-    has_text: bool
-    """Whether a title stands above the figure and a caption below it; a paper has its own."""
+    """Points of all letters; lines and margins follow from them."""
+    has_powers: bool
+    """Whether rates are powers of ten, as in a paper, and not `1e-2`; a formula takes 0.1 s."""
 
     def settings(self) -> dict[Any, Any]:
         """Return matplotlib's settings of letters, lines and files."""
         return {
-            "axes.formatter.use_mathtext": not self.has_text,
+            "axes.formatter.use_mathtext": self.has_powers,
             "axes.labelpad": 2,
             "axes.titlesize": self.letters,
             "font.size": self.letters,
@@ -84,33 +82,26 @@ class Frame(NamedTuple):
         }
 
 
-PAGE = Frame((6.6, 8.95, 13.35), 2.6, 9.6, has_text=True)
+PAGE = Frame((6.6, 8.95, 13.35), 3.3, 9.6, has_powers=False)
 """A figure of a page."""
-COLUMN = Frame((3.3, 6.75, 6.75), 1.9, 8, has_text=False)
+COLUMN = Frame((3.3, 6.75, 6.75), 2.4, 8, has_powers=True)
 """A figure of a paper, one column wide, or two for several panels."""
-# In ems, by hand: matplotlib's layouts put a title and a legend on top of each other.
-LEFT, RIGHT, BOTTOM, BETWEEN_COLUMNS, BETWEEN_ROWS = 4.7, 1.0, 4.0, 5.0, 6.2
-PANEL_TITLE, LEGEND_ROW, LEGEND_ENTRY, LETTER = 2.0, 1.25, 3.6, 0.53
-Draw = Callable[[Frame], Figure]
-TITLE_ROW, CAPTION_ROW = 0.23, 0.135
-"""Inches of a line of a title and of a caption."""
-CHARACTERS_PER_INCH, TITLE_CHARACTERS_PER_INCH = 18, 9
-DARK = Path(__file__).with_name("web") / "figure.css"
-"""Rules by which an SVG file follows a browser's dark scheme; other programs draw the figure's own colours."""
+LEGEND_ROW, LEGEND_ENTRY, LETTER = 1.25, 3.6, 0.53
+"""Ems of a row of the legend, of an entry without its text, and of a letter."""
+DOTS_PER_INCH = 200
 LABEL_WIDTH = 0.4
 """Inches of a learning rate on an axis."""
-MOST_SVG_PANELS = 8
-"""A figure of more is PNG alone: its SVG is larger, and takes as long again."""
+Draw = Callable[[Frame], Figure]
 
 
 def write_image(title: str, stem: Path, draw: Draw, *, pdf: bool = False) -> Image:
-    """Write a figure as `save` does; `pdf`: also `stem.pdf`, which is drawn for a paper."""
-    files = save(drawn(draw), stem)
+    """Write a figure as `stem.png`; `pdf`: also as `stem.pdf`, which is drawn for a paper."""
+    image = Image(title, stem.with_name(f"{stem.name}.png"))
+    save(drawn(draw), image.png)
     if pdf:
         with matplotlib.rc_context(COLUMN.settings()):
-            path = stem.with_name(f"{stem.name}.pdf")
-            draw(COLUMN).savefig(path, metadata={"CreationDate": None})
-    return Image(title, *files)
+            save(draw(COLUMN), stem.with_name(f"{stem.name}.pdf"))
+    return image
 
 
 def drawn(draw: Draw) -> Figure:
@@ -119,19 +110,9 @@ def drawn(draw: Draw) -> Figure:
         return draw(PAGE)
 
 
-def save(figure: Figure, stem: Path) -> tuple[Path, ...]:
-    """Write `stem.png` and, of few panels, `stem.svg`; return the paths. The same figure gives the same bytes."""
-    png, svg = (stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg"))
-    if len(figure.axes) > MOST_SVG_PANELS:
-        figure.savefig(png, dpi=100, pil_kwargs={"compress_level": 1})
-        return (png,)
-    figure.savefig(png, dpi=150)
-    # Otherwise element ids are random and the file says when it was made.
-    with matplotlib.rc_context({"svg.hashsalt": "lr-sweep"}):
-        figure.savefig(svg, metadata={"Date": None})
-    text = svg.read_text(encoding="utf-8")
-    svg.write_text(text.replace("</style>", f"{DARK.read_text()}</style>", 1), encoding="utf-8")
-    return png, svg
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG or PDF file; the same figure gives the same bytes."""
+    figure.savefig(path, dpi=DOTS_PER_INCH, metadata={"CreationDate": None})
 
 
 def variant_styles(variants: Sequence[str]) -> dict[str, Style]:
@@ -157,61 +138,26 @@ def legend(styles: Mapping[str, Style], **look: Any) -> list[Line2D]:
 
 
 def framed(
-    frame: Frame, title: str, caption: str, handles: Sequence[Artist], names: Sequence[str]
+    frame: Frame, handles: Sequence[Artist], names: Sequence[str]
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of equal panels, one a name, below a legend; on a page with its title and its caption."""
+    """Make a figure of equal panels, one a name, below a legend; a single panel does not show its name."""
     em = frame.letters / 72
     columns = 2 if len(names) == 4 else min(len(names), len(frame.widths))
     rows = math.ceil(len(names) / columns)
     width = frame.widths[columns - 1]
-    heading = _wrapped(title, TITLE_CHARACTERS_PER_INCH * width)
-    text = _wrapped(caption, CHARACTERS_PER_INCH * (width - em))
     longest = max(len(str(handle.get_label())) for handle in handles)
     per_row = max(1, int(width / em / (LEGEND_ENTRY + LETTER * longest)))
-    num_rows = math.ceil(len(handles) / per_row)
-    has_names = any(names) and (frame.has_text or len(names) > 1)
-
-    title_height = 0.1 + frame.has_text * TITLE_ROW * (heading.count("\n") + 1)
-    top = title_height + em * (1 + LEGEND_ROW * num_rows + has_names * PANEL_TITLE)
-    bottom = BOTTOM * em + frame.has_text * CAPTION_ROW * (text.count("\n") + 1)
-    between_columns, between_rows = BETWEEN_COLUMNS * em, BETWEEN_ROWS * em
-    height = top + bottom + frame.panel_height * rows + between_rows * (rows - 1)
-    panel_width = (width - (LEFT + RIGHT) * em - between_columns * (columns - 1)) / columns
-
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
-    if frame.has_text:
-        look: dict[str, Any] = {"fontsize": 7.5, "color": "0.25", "linespacing": 1.25}
-        figure.suptitle(heading, y=1 - 0.1 / height, fontsize=12, fontweight="bold")
-        figure.text(0.1 / width, 0.08 / height, text, va="bottom", **look)
-    figure.legend(
-        handles=handles,
-        ncols=per_row,
-        frameon=False,
-        loc="upper center",
-        borderaxespad=0,
-        bbox_to_anchor=(0.5, 1 - title_height / height),
-    )
+    legend_height = LEGEND_ROW * em * math.ceil(len(handles) / per_row)
+    size = (width, frame.panel_height * rows + legend_height)
+    figure = Figure(figsize=size, layout="constrained")
+    figure.legend(handles=handles, ncols=per_row, frameon=False, loc="outside upper center")
     grid = list(figure.subplots(rows, columns, squeeze=False).flatten())
-    panels = grid[: len(names)]
     for panel in grid[len(names) :]:
-        panel.set_visible(False)
-    figure.subplots_adjust(
-        left=LEFT * em / width,
-        right=1 - RIGHT * em / width,
-        top=1 - top / height,
-        bottom=bottom / height,
-        wspace=between_columns / panel_width,
-        hspace=between_rows / frame.panel_height,
-    )
+        panel.remove()
+    panels = grid[: len(names)]
     for panel, name in zip(panels, names, strict=True):
-        panel.set_title(plain(name) if has_names else "")
+        panel.set_title(plain(name) if len(names) > 1 else "")
     return figure, panels
-
-
-def _wrapped(text: str, width: float) -> str:
-    """Break a text into lines of so many characters, and no name at its hyphen."""
-    return plain(textwrap.fill(text, int(width), break_on_hyphens=False))
 
 
 def plain(text: str) -> str:
@@ -219,25 +165,20 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def mark_rates(axis: Axis, low: float, high: float) -> None:
+def mark_rates(axis: Axis) -> None:
     """Mark 1, 2 and 5 of each decade on a logarithmic axis, or decades alone where there is less room."""
     figure = axis.get_figure(root=True)
     assert figure is not None
     inches = axis.axes.get_window_extent().width / figure.dpi
-    most_labels = int(inches / LABEL_WIDTH)
-    num_labels = 3 * math.log10(high / low)
-    decades, thirds = LogLocator(numticks=most_labels), LogLocator(subs=(1.0, 2.0, 5.0))
+    low, high = axis.get_view_interval()
+    has_room = 3 * math.log10(high / low) * LABEL_WIDTH <= inches
     axis.set_minor_locator(NullLocator())
-    axis.set_major_locator(decades if num_labels > most_labels else thirds)
-    is_formula = matplotlib.rcParams["axes.formatter.use_mathtext"]
-    write = _power_text if is_formula else rate_text  # a formula takes 0.1 s
-    axis.set_major_formatter(lambda rate, _: write(float(f"{rate:.1g}")))
-
-
-def _power_text(rate: float) -> str:
-    mantissa, exponent = f"{rate:.0e}".split("e")
-    factor = "" if mantissa == "1" else rf"{mantissa}{{\cdot}}"
-    return f"${factor}10^{{{int(exponent)}}}$"
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if has_room else (1.0,)))
+    if matplotlib.rcParams["axes.formatter.use_mathtext"]:
+        every = (math.inf, math.inf)
+        axis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=every))
+    else:
+        axis.set_major_formatter(lambda rate, _: rate_text(float(f"{rate:.1g}")))
 
 
 def dress(panel: Axes, x: str, y: str) -> None:

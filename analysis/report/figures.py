@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -46,12 +46,12 @@ RING = 2.6
 """Size of the mark of a chosen rate, as a multiple of that of a point."""
 CROSS_HEIGHT = 0.045
 """Distance of the crosses of two variants, as a fraction of a panel's height."""
-MOST_PANELS = 450
-"""Tasks of a figure at most: matplotlib draws fewer than 2^16 pixels."""
+MOST_PANELS = 12
+"""Tasks that a figure draws at most."""
 MOST_VARIANTS = 20
 """Variants that a figure draws at most: 40 lines look alike."""
-MOST_CURVE_PANELS, LEAST_EVALUATIONS = 4, 3
-"""Tasks of a figure of curves at most, and evaluations of its longest curve at least."""
+LEAST_EVALUATIONS = 3
+"""Evaluations of the longest curve that is drawn, at least."""
 MARKED = 8
 """Markers on a curve, about."""
 Styles = Mapping[str, Style]
@@ -71,9 +71,8 @@ def sweep_figures(
     what = f"{summary.metric.title} against the learning rate"
     images = []
     for model, stem, title in _models(summary, what):
-        draw = partial(sweep_figure, summary.of(model=model), panels, title=title)
-        path = folder / f"learning-rates-{stem}"
-        images.append(write_image(title, path, draw, pdf=pdf))
+        draw = partial(sweep_figure, summary.of(model=model), panels)
+        images.append(write_image(title, folder / f"learning-rates-{stem}", draw, pdf=pdf))
     return images
 
 
@@ -85,20 +84,13 @@ def _models(summary: StudySummary, what: str) -> Iterator[tuple[str, str, str]]:
 
 
 def sweep_figure(
-    summary: StudySummary,
-    panels: Panels,
-    frame: Frame = PAGE,
-    *,
-    title: str = "",
-    caption: str = "",
-    handles: Sequence[Artist] = (),
+    summary: StudySummary, panels: Panels, frame: Frame = PAGE, handles: Sequence[Artist] = ()
 ) -> Figure:
     """Draw the metric of one model against the learning rate, a panel a task, a line a variant.
 
-    `panels`: as of `chart.sweep_panels`, those of other models too; `caption` and `handles` are added to the figure's
-    own caption and legend.
+    `panels`: as of `chart.sweep_panels`, those of other models too; `handles`: further entries of the legend.
     """
-    styles = variant_styles(list(summary.cells["variant"].unique())[:MOST_VARIANTS])
+    styles = _styles(summary)
     model = summary.cells["model"].iloc[0]
     of_model = [panel for panel in panels if panel["model"] == model][:MOST_PANELS]
     lines_by_task = {
@@ -106,47 +98,41 @@ def sweep_figure(
         for panel in of_model
     }
     lines = [line for lines in lines_by_task.values() for line in lines]
-    left_out = _left_out(summary.cells, styles, lines_by_task)
-    texts = [sweep_caption(summary, lines), caption, left_out]
     entries = [*_legend(summary.metric, lines, styles), *handles]
-    figure, axes = framed(frame, title, " ".join(filter(None, texts)), entries, [*lines_by_task])
+    figure, axes = framed(frame, entries, [*lines_by_task])
     for panel, shown in zip(axes, lines_by_task.values(), strict=True):
         _draw_panel(panel, shown, styles, summary.metric)
     return figure
 
 
-def sweep_caption(summary: StudySummary, lines: Sequence[Fields]) -> str:
-    """Say what the figure of a sweep draws, and nothing that it does not."""
+def sweep_caption(summary: StudySummary) -> str:
+    """Say what the page's figure and the images of a sweep draw."""
     metric = summary.metric
     number = summary.learning_rates["most_seeds"].max()
     mean = "one seed" if number == 1 else f"mean over {number} seeds"
     sentences = [f"{metric.title}{measured_text(summary)}, {mean}."]
-    if any(point["sem"] for line in lines for point in line["points"]):
+    if number > 1:
         sentences.append("Error bars show the standard error of the mean (SEM).")
-    if any(line["optimum"] for line in lines):
-        sentences.append(
-            "A broad bar shows the best rate between those tried, with its 95% interval."
-        )
-    if any(len(line["seeds"]) > 1 for line in lines):
-        seeds = "single seeds"
-        if summary.fresh:
-            seeds = (
-                "fresh seeds, which chose no learning rate, with their mean and its 95% interval"
-            )
-        sentences.append(f"Small points beside a chosen rate are {seeds}.")
-    return " ".join(sentences)
+    if summary.fresh:
+        fresh = "fresh seeds, which chose no learning rate, with their mean and its 95% interval"
+        sentences.append(f"Small points beside a chosen rate are {fresh}.")
+    elif number > 1:
+        sentences.append("Small points beside a chosen rate are single seeds.")
+    return " ".join(sentences) + left_out(summary)
 
 
-def _left_out(cells: pd.DataFrame, variants: Collection[str], tasks: Collection[str]) -> str:
-    """Say which variants and tasks a figure leaves out; empty: none."""
-    shown = {"variant": len(variants), "task": len(tasks)}
-    numbers = {name: cells[name].nunique() for name in shown}
-    parts = [
-        f"the first {number} of {numbers[name]} {name}s"
-        for name, number in shown.items()
-        if number < numbers[name]
-    ]
-    return f"Only {' and '.join(parts)} are drawn; the tables have all." if parts else ""
+def left_out(summary: StudySummary) -> str:
+    """Say which variants and tasks images leave out; empty: none."""
+    cells = summary.cells
+    if cells["variant"].nunique() <= MOST_VARIANTS and cells["task"].nunique() <= MOST_PANELS:
+        return ""
+    return (
+        f" Images have the first {MOST_VARIANTS} variants and {MOST_PANELS} tasks; tables have all."
+    )
+
+
+def _styles(summary: StudySummary) -> Styles:
+    return variant_styles(list(summary.cells["variant"].unique())[:MOST_VARIANTS])
 
 
 def _draw_panel(panel: Axes, lines: Sequence[Fields], styles: Styles, metric: Metric) -> None:
@@ -159,12 +145,12 @@ def _draw_panel(panel: Axes, lines: Sequence[Fields], styles: Styles, metric: Me
         _draw_line(panel, line["points"], style, CROSS_HEIGHT * (place + 0.8))
         for point in line["points"]:
             if point["chosen"] and point["mean"] is not None:
-                _draw_chosen(panel, point, line["optimum"], style)
+                _draw_chosen(panel, point, style)
                 _draw_seeds(panel, point["rate"], line, style)
     if all(point["mean"] is None for point in points):
         panel.text(0.5, 0.5, "no values yet", ha="center", transform=panel.transAxes)
     panel.margins(y=0.12)
-    mark_rates(panel.xaxis, *panel.get_xlim())
+    mark_rates(panel.xaxis)
     dress(panel, "learning rate", metric.axis)
 
 
@@ -190,17 +176,11 @@ def _draw_line(panel: Axes, points: Sequence[Fields], style: Style, height: floa
         panel.plot(lost, np.full(len(lost), height), "x", **cross)
 
 
-def _draw_chosen(panel: Axes, point: Fields, optimum: Fields | None, style: Style) -> None:
-    """Draw a ring around the chosen rate, and a bar for the interval of the best one."""
-    size = matplotlib.rcParams["lines.markersize"]
-    rate, mean = point["rate"], point["mean"]
-    ring: Fields = {"fillstyle": "none", "markersize": RING * size, "mew": 1, "zorder": 4}
-    panel.plot([rate], [mean], "o", color=style.colour, **ring)
-    if optimum:
-        low, best, high = optimum["rates"]
-        bar: Fields = {"alpha": 0.35, "linewidth": size, "solid_capstyle": "butt"}
-        panel.plot([low, high], [mean, mean], color=style.colour, **bar)
-        panel.plot([best], [mean], "|", color=style.colour, markersize=2 * size, mew=1.5)
+def _draw_chosen(panel: Axes, point: Fields, style: Style) -> None:
+    """Draw a ring around the chosen rate."""
+    size = RING * matplotlib.rcParams["lines.markersize"]
+    ring: Fields = {"fillstyle": "none", "markersize": size, "mew": 1, "zorder": 4}
+    panel.plot([point["rate"]], [point["mean"]], "o", color=style.colour, **ring)
 
 
 def _draw_seeds(panel: Axes, rate: float, line: Fields, style: Style) -> None:
@@ -254,25 +234,24 @@ def curve_figures(
     for model, stem, title in _models(summary, what):
         of_model = points[points["model"] == model]
         if of_model.groupby("run_id").size().max() >= LEAST_EVALUATIONS:
-            draw = partial(curve_figure, summary.of(model=model), of_model, title=title)
-            path = folder / f"curves-{stem}"
-            images.append(write_image(title, path, draw, pdf=pdf))
+            draw = partial(curve_figure, summary.of(model=model), of_model)
+            images.append(write_image(title, folder / f"curves-{stem}", draw, pdf=pdf))
     return images
 
 
-def curve_figure(
-    summary: StudySummary, points: pd.DataFrame, frame: Frame = PAGE, *, title: str = ""
-) -> Figure:
+def curve_caption(summary: StudySummary) -> str:
+    """Say what the figures of curves draw."""
+    has_seeds = summary.learning_rates["most_seeds"].max() > 1
+    seeds = ": mean over seeds, and single seeds as thin lines" if has_seeds else ""
+    return f"At each variant's chosen learning rate{seeds}.{left_out(summary)}"
+
+
+def curve_figure(summary: StudySummary, points: pd.DataFrame, frame: Frame = PAGE) -> Figure:
     """Draw the curves of one model's runs at the chosen rates, a panel a task; `points`: evaluations with `CELL`."""
-    metric = summary.metric
-    cells = summary.cells
-    with_points = cells[cells["task"].isin(points["task"])]
-    tasks = list(with_points["task"].unique())[:MOST_CURVE_PANELS]
-    styles = variant_styles(list(summary.cells["variant"].unique())[:MOST_VARIANTS])
-    has_seeds = points.groupby(CELL)["seed"].nunique().gt(1).any()
-    mean = ": mean over seeds, and single seeds as thin lines" if has_seeds else ""
-    said = f"At each variant's chosen learning rate{mean}. {_left_out(cells, styles, tasks)}"
-    figure, panels = framed(frame, title, said, legend(styles), tasks)
+    metric, styles = summary.metric, _styles(summary)
+    tasks = [task for task in summary.cells["task"].unique() if task in set(points["task"])]
+    tasks = tasks[:MOST_PANELS]
+    figure, panels = framed(frame, legend(styles), tasks)
     for panel, task in zip(panels, tasks, strict=True):
         of_task = points[points["task"] == task]
         for variant, style in styles.items():

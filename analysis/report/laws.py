@@ -23,6 +23,7 @@ from lr_sweep.common.text import NO_VALUE
 from .blocks import (
     Block,
     Image,
+    Paragraph,
     Section,
     Table,
     file_stem,
@@ -63,15 +64,11 @@ def optima_section(
     shown: list[Block] = [optima_table(best, summary.metric)]
     if len(found):
         write_csv(found, folder / "laws.csv")
-        images = _figures(folder, summary, axes, found, pdf=pdf)
-        shown = [laws_table(found), *images, *shown]
+        images = _figures(folder, summary, best, axes, found, pdf=pdf)
+        about = [Paragraph(CAPTION)] if images else []
+        shown = [laws_table(found), *about, *images, *shown]
     sentences = [law_text(law) for law in found.head(MOST_SAID).to_dict("records")]
     return [Section("The best learning rate", shown)], sentences
-
-
-def optimum_text(best: Row) -> str:
-    """Say where the best rate of a cell is: a row of `optimum.optima`."""
-    return f"best rate {about_text(best['optimum'])} ({_between(best['low'], best['high'])})"
 
 
 def law_text(law: Row) -> str:
@@ -97,13 +94,9 @@ def _between(low: float, high: float) -> str:
 
 def optima_table(best: pd.DataFrame, metric: Metric) -> Table:
     """Show the result of `optimum.optima`."""
-    points = ", in points" if metric.is_fraction else ""
     caption = (
         f"The optimum is where {metric.validation} (mean over seeds) is best, with its 95% interval. The fit lets the "
-        "curve fall as a power of the distance in log rate, one power for each side. "
-        f'"Cost of 3x" is what the worse of 3 times and a third of the best tried rate loses{points}; – means that one '
-        "of these is outside the rates tried. Between tried rates, means are interpolated linearly in the logarithm of "
-        "the rate."
+        "curve fall as a power of the distance in log rate, one power for each side."
     )
     rows = [
         {
@@ -112,7 +105,6 @@ def optima_table(best: pd.DataFrame, metric: Metric) -> Table:
             "variant": row["variant"],
             "optimum": about_text(row["optimum"]),
             "95% interval": _between(row["low"], row["high"]),
-            "cost of 3x": metric.text(row["cost_3x"]),
             "remarks": row["note"],
         }
         for row in best.to_dict("records")
@@ -148,27 +140,30 @@ def laws_table(found: pd.DataFrame) -> Table:
 
 
 def _figures(
-    folder: Path, summary: StudySummary, axes: pd.DataFrame, found: pd.DataFrame, *, pdf: bool
+    folder: Path,
+    summary: StudySummary,
+    best: pd.DataFrame,
+    axes: pd.DataFrame,
+    found: pd.DataFrame,
+    *,
+    pdf: bool,
 ) -> list[Image]:
-    best = optima(summary)
     images: list[Image] = []
     for law, (axis, series) in zip(found.to_dict("records"), series_of(axes), strict=True):
         if len(images) < MOST_FIGURES and not np.isnan(law["slope"]):
             where = f", {law['where']}" if law["where"] else ""
             title = f"Best learning rate against {axis}{where}"
             sized = best.loc[series.index].assign(size=series[axis].astype(float))
-            draw = partial(_figure, summary, sized, law, title)
+            draw = partial(_figure, summary, sized, law)
             stem = folder / f"law-{len(images)}-{file_stem(axis)}"
             images.append(write_image(title, stem, draw, pdf=pdf))
     return images
 
 
-def _figure(
-    summary: StudySummary, best: pd.DataFrame, law: Row, title: str, frame: Frame
-) -> Figure:
+def _figure(summary: StudySummary, best: pd.DataFrame, law: Row, frame: Frame) -> Figure:
     """Draw the curve at each size, and the law beside them; `best`: optima with their `size`."""
     styles = variant_styles([f"{law['axis']} {size:g}" for size in best["size"]])
-    figure, (curves, line) = framed(frame, title, CAPTION, legend(styles), ["", ""])
+    figure, (curves, line) = framed(frame, legend(styles), ["", ""])
     cells = best.to_dict("records")
     for cell, style in zip(cells, styles.values(), strict=True):
         _draw_curve(curves, summary, cell, style)
@@ -176,7 +171,7 @@ def _figure(
             line, cell["size"], [cell[name] for name in ("low", "optimum", "high")], style
         )
     curves.set_xscale("log")
-    mark_rates(curves.xaxis, *curves.get_xlim())
+    mark_rates(curves.xaxis)
     dress(curves, "learning rate", validation_axis(summary.metric))
     _draw_law(line, best["size"], law)
     return figure
@@ -212,7 +207,7 @@ def _draw_law(panel: Axes, sizes: pd.Series[float], law: Row) -> None:
     panel.set_yscale("log")
     panel.set_xticks(x, [f"{size:g}" for size in x], minor=False)
     panel.minorticks_off()
-    mark_rates(panel.yaxis, *panel.get_ylim())
+    mark_rates(panel.yaxis)
     panel.set_xlabel(plain(str(law["axis"])))
     panel.set_ylabel("best learning rate")
     draw_grid(panel)

@@ -12,9 +12,8 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
 from lr_sweep.analysis.statistics.comparisons.correction import compared_pairs
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
-from lr_sweep.analysis.statistics.comparisons.uncertainty import with_interval
 from lr_sweep.analysis.statistics.comparisons.verdicts import Lead, ranked
-from lr_sweep.analysis.statistics.selection.summary import StudySummary
+from lr_sweep.analysis.statistics.selection.summary import StudySummary, with_interval
 from lr_sweep.common.text import rate_text
 
 from .blocks import Table, entries_of, laid_out

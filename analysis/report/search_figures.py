@@ -27,24 +27,20 @@ FEWEST_RATES = 8
 
 
 def search_figures(folder: Path, summary: StudySummary) -> list[Image]:
-    """Draw two figures of each searched cell into a folder; without searched options there are none.
-
-    The page shows them as PNG: on a dark ground, Optuna's best lines would be the faintest.
-    """
+    """Draw two figures of each searched cell into a folder; without searched options there are none."""
     if "options" not in summary.runs:
         return []
     options = summary.runs.dropna(subset="options").drop_duplicates(RATE)
     rates = summary.learning_rates.dropna(subset="validation_mean")
     searched = rates.merge(options[[*RATE, "options"]], on=RATE).groupby(CELL, sort=False)
     cells = [cell for cell in searched if len(cell[1]) >= FEWEST_RATES]
-    return [
-        Image(
-            f"{title}: {', '.join(map(str, names))}",
-            save(figure, folder / f"{title.lower()}-{number}")[0],
-        )
-        for number, (names, tried) in enumerate(cells[:MOST_CELLS], 1)
-        for title, figure in _plots(tried, summary.metric).items()
-    ]
+    images = []
+    for number, (names, tried) in enumerate(cells[:MOST_CELLS], 1):
+        for title, figure in _plots(tried, summary.metric).items():
+            path = folder / f"{title.lower()}-{number}.png"
+            save(figure, path)
+            images.append(Image(f"{title}: {', '.join(map(str, names))}", path))
+    return images
 
 
 def _plots(tried: pd.DataFrame, metric: Metric) -> dict[str, Any]:

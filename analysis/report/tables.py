@@ -1,4 +1,4 @@
-"""The folded tables of a report: every learning rate, every pair, the orders, the options and the tasks together."""
+"""The folded tables of a report: every learning rate, every pair, the orders and the options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pandas as pd
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.comparisons.orders import Kind
-from lr_sweep.analysis.statistics.comparisons.uncertainty import NUM_DRAWS
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary
 from lr_sweep.common.text import NO_VALUE, rate_text
@@ -216,27 +215,3 @@ def options_at_chosen(runs: pd.DataFrame) -> pd.DataFrame:
     first = runs.dropna(subset=["options"]).drop_duplicates(CELL).reset_index(drop=True)
     options = pd.DataFrame([json.loads(text) for text in first["options"]], dtype=object)
     return pd.concat([first[[*CELL, "learning_rate"]], options], axis=1)
-
-
-def overall_table(ratings: pd.DataFrame, metric: Metric) -> Table:
-    """Show the result of `uncertainty.overall`."""
-
-    def middle(row: Row) -> str:
-        interval = range_text(*metric.ends_text(row["iqm_low"], row["iqm_high"]))
-        return f"{metric.text(row['iqm'])} ({interval})"
-
-    columns = {
-        "variant": entries_of("variant"),
-        "tasks": entries_of("num_tasks"),
-        "mean rank": lambda row: (
-            f"{row['mean_rank']:.2f} ({row['rank_low']:.2f} to {row['rank_high']:.2f})"
-        ),
-        "interquartile mean": middle,
-    }
-    caption = (
-        "Each variant at its own learning rates. In the mean rank, 1 is best. The interquartile mean is that of "
-        f"the {metric.test} of all runs of all tasks, without the highest and the lowest quarter (Agarwal et al. "
-        f"2021). The 95% intervals in brackets draw seeds with replacement within each task, {NUM_DRAWS} times; "
-        "with few seeds they are too narrow."
-    )
-    return laid_out("Over the tasks", caption, ratings, columns)

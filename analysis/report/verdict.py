@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
@@ -12,11 +12,9 @@ from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.comparisons.failures import fisher_p
 from lr_sweep.analysis.statistics.comparisons.pair_tests import FEWEST_SEEDS, FIRST_LOOK
 from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Lead, OneRate
-from lr_sweep.analysis.statistics.selection.best import Cell
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.text import counted, rate_text
 
-from .blocks import Verdict
 from .cells import seeds_text
 from .numbers import p_text, with_minus
 
@@ -38,30 +36,17 @@ def question(summary: StudySummary) -> str:
     return f"Which of {named} has {value}{rates}?"
 
 
-def verdict_block(
-    found: pd.DataFrame, summary: StudySummary, improving: Collection[Cell] = ()
-) -> Verdict:
-    """Write the result of `verdicts.verdicts`, an item a task and model.
-
-    Args:
-        found: the result.
-        summary: of the study.
-        improving: cells that still improve at the end of their step budget.
-    """
+def verdict_items(
+    found: pd.DataFrame, summary: StudySummary
+) -> Sequence[tuple[str, Sequence[str]]]:
+    """Return the name of each task and model, and the sentences on it; `found`: the result of `verdicts.verdicts`."""
     several_models = summary.cells["model"].nunique() > 1
     items = []
     for row in found.to_dict("records"):
         task, model = row["task"], row["model"]
-        group = summary.of(task=task, model=model)
         name = f"{task}, {model}" if several_models else task
-        sentences = sentences_on(row, group)
-        rising = [lead.over for lead in row["leads"] if (task, model, lead.over) in improving]
-        if rising:
-            verb = "improve" if len(rising) > 1 else "improves"
-            limit = f"{listed(rising)} still {verb} at its end"
-            sentences.append(f"This holds for this step budget: {limit}.")
-        items.append((name, sentences))
-    return Verdict(items)
+        items.append((name, sentences_on(row, summary.of(task=task, model=model))))
+    return items
 
 
 def sentences_on(row: Row, summary: StudySummary) -> list[str]:

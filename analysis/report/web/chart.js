@@ -45,8 +45,7 @@ function draw() {
   drawAxes(svg, scale, width, height);
   shown.lines.forEach((line, row) => off.has(line.variant) || drawLine(svg, scale, line, row));
   if (scale.empty) add(svg, "text", { x: width / 2, y: height / 2, "text-anchor": "middle", class: "axis" }, "no values yet");
-  if (shown.pending) add($("reading"), "p", { class: "pending" }, shown.pending);
-  else if (!scale.empty) drawHandle(svg, scale, width);
+  if (!scale.empty) drawHandle(svg, scale, width);
   if (points.length) points[0].node.setAttribute("tabindex", 0);
   add(plot, "div", { id: "tooltip", class: "tooltip", role: "tooltip", hidden: "" });
   drawKey();
@@ -78,18 +77,8 @@ function drawLine(svg, scale, line, row) {
   const path = known.map((point) => `${scale.x(point.rate)},${scale.y(point.mean)}`);
   add(group, "polyline", { points: path.join(" "), stroke: line.colour, "stroke-width": 2, "stroke-dasharray": line.dash, fill: "none" });
   for (const point of known.filter((each) => each.sem)) drawSem(group, scale, line, point);
-  if (line.optimum) drawOptimum(group, scale, line);
   for (const point of line.points.filter((each) => each.chosen)) drawSeeds(group, scale, line, point);
   for (const point of line.points) drawPoint(group, scale, line, point, scale.floor - LOST_ROW * (row + 0.6));
-}
-
-function drawOptimum(group, scale, line) {
-  const [low, at, high] = line.optimum.rates.map(scale.x);
-  const y = scale.y(line.points.find((point) => point.chosen).mean);
-  const mark = add(group, "g", { class: "optimum" });
-  add(mark, "title", {}, line.optimum.text);
-  add(mark, "line", { x1: low, x2: high, y1: y, y2: y, stroke: line.colour, "stroke-width": 7, "stroke-opacity": 0.35 });
-  add(mark, "line", { x1: at, x2: at, y1: y - 7, y2: y + 7, stroke: line.colour, "stroke-width": 2 });
 }
 
 // Beside the ring of a chosen rate: single seeds, and the mean of fresh ones with its interval.
@@ -146,17 +135,14 @@ function drawKey() {
     item.append(text);
   };
   const ring = { cx: 13, cy: 10, class: "sample" };
-  const rule = { x1: 0, x2: 26, y1: 10, y2: 10, "stroke-width": 1.5, class: "sample" };
   entry(every.some((point) => point.chosen), `chosen on ${metric.chosen_on}`, (svg) => add(svg, "circle", { ...ring, r: 9 }));
   entry(shown.lines.some((line) => line.edge), "best rate at the edge of those tried", (svg) => edgeArrow(svg, -1, 10, "high", "currentColor"));
-  entry(shown.lines.some((line) => line.optimum), "best rate between those tried, 95% interval", (svg) => add(svg, "line", { ...rule, "stroke-width": 7, "stroke-opacity": 0.35 }));
   entry(shown.lines.some((line) => line.seeds.length), "single seeds at the chosen rate", (svg) => [5, 9, 15].map((cy) => add(svg, "circle", { cx: 13, cy, r: 1.7, fill: "currentColor" })));
   entry(shown.lines.some((line) => line.fresh), "mean of fresh seeds, 95% interval", (svg) => add(svg, "path", { d: "M13 2V18M8 10h10", "stroke-width": 1.5, class: "sample" }));
   entry(has("partial"), "fewer seeds", (svg) => add(svg, "circle", { ...ring, r: 4.5 }));
   entry(has("diverged"), "all seeds diverged", (svg) => cross(svg, 13, 10, "currentColor"));
-  const empty = [has("none") && "no value", has("waiting") && "waiting"].filter(Boolean).join(" or ");
-  entry(empty, empty, (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));
-  const flips = (kind, sure) => shown.handle.flips.some((flip) => flip.kind === kind && flip.sure === sure);
+  entry(has("none"), "no value", (svg) => add(svg, "circle", { ...ring, r: 3, "stroke-dasharray": "2 2" }));
+  const flips = (kind, sure) => shown.handle.rates.some((rate) => rate.kind === kind && rate.sure === sure);
   const tint = (kind, sure) => (svg) => {
     const band = add(svg, "g", { class: flipClass(kind, sure) });
     drawTint(band, sure, { x: 2, width: 22, y: 2, height: 16 });

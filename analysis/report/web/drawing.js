@@ -22,7 +22,7 @@ const MARKERS = {
 
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
-const metric = data.metric ?? { title: "Test accuracy", axis: "test accuracy (%)", chosen_on: "validation", unit: " %", least: 0, most: 100 };
+const { metric } = data;
 const plot = $("plot");
 const off = new Set(); // names of the variants switched off
 let shown; // the panel that is drawn

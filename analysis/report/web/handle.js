@@ -37,11 +37,12 @@ function tuned() {
 function drawShades(svg, scale, width) {
   const rates = shown.handle.rates.map((each) => scale.x(each.rate));
   const ends = [MARGIN.left, ...rates.slice(1).map((x, i) => (x + rates[i]) / 2), width - MARGIN.right];
-  for (const { kind, sure, first, last } of shown.handle.flips) {
-    const [x, wide] = [ends[first], ends[last + 1] - ends[first]];
+  for (const [i, { kind, sure }] of shown.handle.rates.entries()) {
+    if (kind !== "winner" && kind !== "order") continue;
+    const [x, wide] = [ends[i], ends[i + 1] - ends[i]];
     const band = add(svg, "g", { class: flipClass(kind, sure) });
     drawTint(band, sure, { x, width: wide, y: MARGIN.top, height: scale.floor - MARGIN.top });
-    add(band, "rect", { x: x + 1, width: Math.max(wide - 2, 1), y: scale.floor - STRIP, height: STRIP, class: "strip" });
+    add(band, "rect", { x, width: wide, y: scale.floor - STRIP, height: STRIP, class: "strip" });
   }
 }
 

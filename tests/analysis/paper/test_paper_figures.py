@@ -13,6 +13,7 @@ from lr_sweep.analysis.record.read import read_curves, read_study
 from lr_sweep.analysis.report.blocks import Image, Section, Table
 from lr_sweep.analysis.report.chart import sweep_panels
 from lr_sweep.analysis.report.figure_frame import PAGE
+from lr_sweep.analysis.report.figures import MOST_PANELS
 from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 VARIANTS = ("unfrozen-pretrained", "frozen-pretrained", "unfrozen-random", "frozen-random")
@@ -40,11 +41,18 @@ def heights(panel: Axes, style: str, width: float) -> list[float]:
 def test_published_values_are_lines(tmp_path: Path) -> None:
     """Table 1, MNIST: 98.0, 98.5, 98.7 and 99.0."""
     summary = summary_of(record(tmp_path).write())
-    figure = curve_figure(summary, sweep_panels(summary), "Title", PAGE)
+    figure = curve_figure(summary, sweep_panels(summary), PAGE)
     assert heights(figure.axes[0], ":", 1.3) == [98.0, 98.5, 98.7, 99.0]
     assert heights(figure.axes[0], "--", 1.2) == [0]  # at Lu et al.'s rate, from the bottom
-    (caption,) = (text.get_text().replace("\n", " ") for text in figure.texts if "Dotted" in text.get_text())
-    assert "Dotted lines show Rothermel et al. 2021" in caption
+
+
+def test_a_task_with_published_values_need_not_be_drawn(tmp_path: Path) -> None:
+    made = SyntheticRecord(tmp_path)
+    for number in range(MOST_PANELS):
+        made.add(1e-3, 0, [(300, 0.5, 0.5)], task=f"t{number}")
+    made.add(1e-3, 0, [(300, 0.5, 0.5)], task="mnist")
+    summary = summary_of(made.write())
+    assert len(curve_figure(summary, sweep_panels(summary), PAGE).axes) == MOST_PANELS
 
 
 @pytest.mark.parametrize(("rates", "is_near"), [((1e-5, 1e-4), False), ((1e-4, 1e-2), True)])
@@ -55,7 +63,7 @@ def test_the_rate_of_lu_et_al_is_drawn_only_within_the_sweep(
     for rate in rates:
         made.add(rate, 0, [(300, 0.5, 0.5)])
     summary = summary_of(made.write())
-    figure = curve_figure(summary, sweep_panels(summary), "Title", PAGE)
+    figure = curve_figure(summary, sweep_panels(summary), PAGE)
     assert bool(heights(figure.axes[0], "--", 1.2)) is is_near
 
 
@@ -67,6 +75,7 @@ def test_figures_are_of_models_and_tasks_with_a_published_value(tmp_path: Path) 
     images = [block.png.name for block in section.body if isinstance(block, Image)]
     assert images == ["figure3-gpt2.png"]
     assert section.folded
+    assert any("Dotted lines show Rothermel et al. 2021" in block.markdown() for block in section.body)
     assert "Table 1. Test accuracy, tiny" in [block.title for block in section.body if isinstance(block, Table)]
 
 

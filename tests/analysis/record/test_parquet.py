@@ -18,16 +18,14 @@ from lr_sweep.tests.support.records import SyntheticRecord
 FLIPS = 1500
 
 
-@pytest.fixture(params=["runs", "curves"])
-def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Columns, list[dict[str, Any]]]:
+@pytest.fixture
+def written(tmp_path: Path) -> tuple[Path, Columns, list[dict[str, Any]]]:
     """A small file as the program writes it, its columns and its rows."""
-    record = SyntheticRecord(tmp_path)
-    run_id = record.add(1e-3, 0, [(step, step / 1000, 0.25) for step in range(100, 400, 100)])
-    path, columns = (Paths(tmp_path).run, RUNS) if request.param == "runs" else (Paths(tmp_path).curve, CURVES)
-    rows = read_rows(path(run_id), columns)
+    path = Paths(tmp_path).run(SyntheticRecord(tmp_path).add(1e-3, 0, [(300, 0.5, 0.25)]))
+    rows = read_rows(path, RUNS)
     assert rows
-    write_parquet(path(run_id), rows, columns)
-    return path(run_id), columns, rows
+    write_parquet(path, rows, RUNS)
+    return path, RUNS, rows
 
 
 def read_or_refuse(path: Path, columns: Columns) -> list[dict[str, Any]] | None:

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from lr_sweep.analysis.report.figure_frame import DARK, MARKS, variant_styles
+from lr_sweep.analysis.report.figure_frame import MARKS, variant_styles
 from lr_sweep.analysis.report.page import WEB
 
 LINES = [colour for colour, _ in MARKS]
@@ -51,11 +51,6 @@ def test_every_line_is_legible_on_every_ground(mode: str, ground: str) -> None:
 def test_every_text_is_legible(mode: str, text: str) -> None:
     colours = palettes()[mode]
     assert min(contrast(colours[text], colours[ground]) for ground in ("ground", "band")) >= 4.5
-
-
-def test_figures_have_the_colours_of_the_page_s_dark_scheme() -> None:
-    found = set(re.findall(r": (#[0-9a-f]{6})[; ]", DARK.read_text()))
-    assert {"#14171b"} < found <= set(palettes()["dark"].values())
 
 
 def test_lines_differ_without_colour() -> None:

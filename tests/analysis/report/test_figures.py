@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from lr_sweep.analysis.record.read import read_curves
 from lr_sweep.analysis.report.blocks import Image
 from lr_sweep.analysis.report.chart import sweep_panels
 from lr_sweep.analysis.report.figure_frame import COLUMN, PAGE, write_image
 from lr_sweep.analysis.report.figures import (
+    curve_caption,
     curve_figure,
     curve_figures,
     sweep_caption,
@@ -37,18 +37,11 @@ def record(folder: Path, seeds: int = 2, tasks: int = 1) -> SyntheticRecord:
     return made
 
 
-def caption_of(summary: StudySummary) -> str:
-    return sweep_caption(summary, [line for panel in sweep_panels(summary) for line in panel["lines"]])
-
-
-def texts(figure: Figure) -> str:
-    return " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
-
-
 def test_a_caption_says_what_is_drawn_alone(tmp_path: Path) -> None:
-    """The best of two rates is at an edge, so no best rate lies between them."""
-    several = caption_of(summary_of(record(tmp_path / "two").write()))
-    one = caption_of(summary_of(record(tmp_path / "one", seeds=1).write()))
+    two_seeds, one_seed = (summary_of(record(tmp_path / f"{seeds}", seeds).write()) for seeds in (2, 1))
+    several, one = sweep_caption(two_seeds), sweep_caption(one_seed)
+    assert curve_caption(one_seed) == "At each variant's chosen learning rate."
+    assert curve_caption(two_seeds).endswith(": mean over seeds, and single seeds as thin lines.")
     what = "Test accuracy of each run's best model by validation accuracy,"
     assert one == f"{what} one seed."
     assert several == (
@@ -74,7 +67,6 @@ def test_curves_are_means_of_seeds_and_single_ones(tmp_path: Path) -> None:
     (mean,) = panel.lines
     assert np.asarray(mean.get_xydata()) == pytest.approx(np.array([[100, 30.9], [200, 40.9], [300, 50.9]]))
     assert [len(line) for line in panel.collections[0].get_segments()] == [3, 3]  # type: ignore[attr-defined]
-    assert "mean over seeds, and single seeds as thin lines" in texts(figure)
 
 
 def images_of_curves(made: SyntheticRecord) -> list[Image]:
@@ -97,17 +89,27 @@ def summary(tmp_path: Path) -> StudySummary:
 
 
 def test_a_figure_of_a_paper_has_its_column_s_width_and_no_text(summary: StudySummary) -> None:
-    one, two = (
-        sweep_figure(part, sweep_panels(part), COLUMN, title=TITLE) for part in (summary.of(task="t0"), summary)
-    )
+    one, two = (sweep_figure(part, sweep_panels(part), COLUMN) for part in (summary.of(task="t0"), summary))
     assert [figure.get_figwidth() for figure in (one, two)] == [3.3, 6.75]
-    assert one.axes[0].get_title() == texts(one) == texts(two) == ""
-    assert [panel.get_title() for panel in two.axes] == ["t0", "t1"]
-    assert "Test accuracy" in texts(sweep_figure(summary, sweep_panels(summary), PAGE, title=TITLE))
+    assert one.texts == two.texts == []
+    assert [panel.get_title() for figure in (one, two) for panel in figure.axes] == ["", "t0", "t1"]
+
+
+def test_nothing_of_a_figure_is_cut_off_or_covered(summary: StudySummary) -> None:
+    """The legend is above the panels, and long labels fit beside them."""
+    figure = sweep_figure(summary, sweep_panels(summary), PAGE)
+    figure.axes[0].set_ylabel("a long label\n" * 4)
+    figure.draw_without_rendering()
+    whole, (legend,) = figure.bbox, figure.legends
+    drawn = [panel.get_tightbbox() for panel in figure.axes]
+    for box in (*drawn, legend.get_window_extent()):
+        assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+        assert whole.y0 <= box.y0 < box.y1 <= whole.y1
+    assert max(box.y1 for box in drawn) <= legend.get_window_extent().y0
 
 
 def test_a_pdf_has_its_letters_and_the_same_bytes_each_time(summary: StudySummary, tmp_path: Path) -> None:
-    draw = partial(sweep_figure, summary, sweep_panels(summary), title=TITLE)
+    draw = partial(sweep_figure, summary, sweep_panels(summary))
     for name in ("a", "b"):
         write_image(TITLE, tmp_path / name, draw, pdf=True)
     first, second = (tmp_path.joinpath(f"{name}.pdf").read_bytes() for name in ("a", "b"))

@@ -77,7 +77,7 @@ def test_of_a_metric_to_minimise_the_lowest_is_bold(tmp_path: Path) -> None:
 
 def test_without_latex_there_is_no_table_and_no_pdf(tmp_path: Path) -> None:
     report = report_of(tmp_path, CLEAR, latex=False)
-    assert {path.suffix for path in report.files} == {".md", ".csv", ".json", ".png", ".svg", ".html"}
+    assert {path.suffix for path in report.files} == {".md", ".csv", ".json", ".png", ".html"}
 
 
 def test_what_tex_reads_as_commands_is_escaped() -> None:

@@ -96,7 +96,7 @@ def test_report_has_its_parts(report: Report) -> None:
         *("report.md", "index.html", "checks.json", "learning_rates.csv", "runs.csv"),
         *("report.json", "cells.csv", "comparisons.csv", "comparisons-at-rates.csv"),
         *("optima.csv", "orders.csv"),
-        *(f"{figure}-gpt2.{form}" for figure in ("learning-rates", "figure3") for form in ("png", "svg")),
+        *("learning-rates-gpt2.png", "figure3-gpt2.png"),
     }
     assert all(path.stat().st_size > 0 for path in report.files)
     page = (report.folder / "report.md").read_text()
@@ -105,7 +105,6 @@ def test_report_has_its_parts(report: Report) -> None:
         assert part in page
     cells = pd.read_csv(report.folder / "cells.csv").set_index(["task", "variant"])
     assert cells.loc[("mnist", "frozen-random"), "test_mean"] == pytest.approx(0.6)
-    assert cells["study"].unique().tolist() == ["small"]
     assert "60.0 ± 1.0" in report.text
     for text in (report.text, page):
         assert "problem: mnist unfrozen-pretrained: 2 of 6 runs missing: 2 of 2 at 1e-3" in text
@@ -184,10 +183,11 @@ def test_figure_shows_what_was_chosen_and_what_diverged(tmp_path: Path) -> None:
     assert [(high[1] - low[1]) / 200 for low, high in bars] == pytest.approx(shown["test_sem"].tolist())
     (cross,) = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
     assert points(cross)[0][0] == 1e-2
-    first, second = figure_frame.save(figure, tmp_path / "a"), figure_frame.save(figure, tmp_path / "b")
-    assert first[0].stat().st_size > 20_000
-    assert first[1].read_bytes() == second[1].read_bytes()
-    assert b"<dc:date>" not in first[1].read_bytes()
+    first, second = tmp_path / "a.png", tmp_path / "b.png"
+    for path in (first, second):
+        figure_frame.save(figure, path)
+    assert first.stat().st_size > 20_000
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_the_figure_shows_single_seeds_and_the_mean_of_fresh_ones(tmp_path: Path) -> None:
