@@ -22,18 +22,23 @@ from unittest import mock
 
 import torch
 
-from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, Columns, table
-from lr_sweep.analysis.record.parquet import parquet_bytes
+from lr_sweep.analysis.record.columns import CURVES, RUNS, Columns
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.benchmarks.shared import options, print_table
 from lr_sweep.common.files import Fields
-from lr_sweep.common.scratch import scratch_folder
-from lr_sweep.sweep.claims.bundle import RECORD, RULE, report_files, unpacked
-from lr_sweep.sweep.claims.challenge import Request, challenge
-from lr_sweep.sweep.claims.draw import Stratum, chance, deciding_runs, drawn, strata
-from lr_sweep.sweep.claims.listing import LIST, write_files, write_list
-from lr_sweep.tests.support.claims import BODY, SecondTraining, make_bundle
+from lr_sweep.sweep.claims.bundle import RECORD, REPORT, RULE
+from lr_sweep.sweep.claims.listing import LIST
+from lr_sweep.sweep.claims.retraining import Stratum, chance, deciding_runs, drawn, strata
+from lr_sweep.tests.support.claims import (
+    BODY,
+    SecondTraining,
+    challenged,
+    change_rows,
+    list_again,
+    make_bundle,
+    report_again,
+)
 
 NUM_RUNS = 5
 NUM_DRAWS = 2000
@@ -52,22 +57,13 @@ for step in"""
 
 
 class Record(NamedTuple):
-    """The rows of a bundle, which a forger changes."""
+    """The rows of a bundle, which a forger changes, by the ids of runs."""
 
-    runs: list[Fields]
-    curves: list[Fields]
-    wanted: list[Fields]
-
-    def curve(self, run_id: str) -> list[Fields]:
-        """Return the evaluations of a run."""
-        return [row for row in self.curves if row["run_id"] == run_id]
+    runs: dict[str, list[Fields]]
+    curves: dict[str, list[Fields]]
 
 
-FILES: dict[str, tuple[str, Columns]] = {
-    "runs": ("runs-1.parquet", RUNS),
-    "curves": ("curves-1.parquet", CURVES),
-    "wanted": ("wanted.parquet", WANTED),
-}
+FILES: dict[str, Columns] = {"runs": RUNS, "curves": CURVES}
 Forge = Callable[[Path, Sequence[str], random.Random], None]
 """Changes a copy of a bundle; gets the runs that it may alter."""
 
@@ -75,35 +71,41 @@ Forge = Callable[[Path, Sequence[str], random.Random], None]
 def read(bundle: Path) -> Record:
     """Read the rows of a bundle."""
     rows = {
-        stem: read_rows(bundle / RECORD / file, columns) or []
-        for stem, (file, columns) in FILES.items()
+        stem: {
+            path.stem: read_rows(path, columns) or [] for path in (bundle / RECORD / stem).iterdir()
+        }
+        for stem, columns in FILES.items()
     }
     return Record(**rows)
 
 
 def write(bundle: Path, record: Record) -> None:
     """Write rows into a bundle, and make its report again."""
-    for stem, (file, columns) in FILES.items():
-        content = parquet_bytes(table(getattr(record, stem), columns))
-        (bundle / RECORD / file).write_bytes(content)
-    with scratch_folder("forged-") as scratch:
-        write_files(bundle, report_files(unpacked(bundle / RECORD, "mine", scratch), "mine"))
+    for stem, columns in FILES.items():
+        by_run = getattr(record, stem)
+        change_rows(
+            bundle,
+            stem,
+            columns,
+            lambda rows, by_run=by_run: rows.__setitem__(slice(None), by_run[rows[0]["run_id"]]),
+        )
+    report_again(bundle)
 
 
 def with_curve(record: Record, run_id: str, values: Sequence[Sequence[float]]) -> None:
     """Give a run other values, in its curve and in its row."""
-    points = record.curve(run_id)
+    points = record.curves[run_id]
     for point, of_point in zip(points, values, strict=True):
         point |= dict(zip(VALUES, of_point, strict=True))
     best = max(points, key=lambda point: point[VALUES[0]])
-    (row,) = (row for row in record.runs if row["run_id"] == run_id)
+    (row,) = record.runs[run_id]
     row |= {"best_step": best["step"], "validation_at_best": best[VALUES[0]]}
     row |= {"test_at_best": best[VALUES[1]]}
 
 
 def values_of(record: Record, run_id: str) -> list[list[float]]:
     """Return validation and test values, evaluations x 2."""
-    return [[point[name] for name in VALUES] for point in record.curve(run_id)]
+    return [[point[name] for name in VALUES] for point in record.curves[run_id]]
 
 
 def raise_values(bundle: Path, altered: Sequence[str], _: random.Random) -> None:
@@ -119,10 +121,10 @@ def swap_runs(better: Record, bundle: Path, altered: Sequence[str], _: random.Ra
     """Give runs the curve of the best of five unpublished seeds."""
     record = read(bundle)
     for run_id in altered:
-        (row,) = (row for row in record.runs if row["run_id"] == run_id)
+        (row,) = record.runs[run_id]
         same = [
             other["run_id"]
-            for other in better.runs
+            for (other,) in better.runs.values()
             if all(other[name] == row[name] for name in ("variant", "learning_rate"))
         ]
         curves = [values_of(better, other) for other in same]
@@ -145,28 +147,29 @@ def smooth_curves(bundle: Path, altered: Sequence[str], _: random.Random) -> Non
 
 def leave_out(bundle: Path, _: Sequence[str], generator: random.Random) -> None:
     """Leave out all runs of a variant at one rate."""
-    record = read(bundle)
-    row = generator.choice(record.wanted)
-    left = {
-        run["run_id"]
-        for run in record.wanted
-        if all(run[name] == row[name] for name in ("variant", "learning_rate"))
-    }
-    kept = [[row for row in rows if row["run_id"] not in left] for rows in record]
-    write(bundle, Record(*kept))
+    runs = [row for (row,) in read(bundle).runs.values()]
+    left = generator.choice(runs)
+    for run in runs:
+        if all(run[name] == left[name] for name in ("variant", "learning_rate")):
+            for stem in FILES:
+                (bundle / RECORD / stem / f"{run['run_id']}.parquet").unlink()
+
+
+def change_reports(bundle: Path, pattern: str, new: Callable[[re.Match[str]], str]) -> None:
+    """Change the texts of a report."""
+    for path in (bundle / REPORT).iterdir():
+        path.write_text(re.sub(pattern, new, path.read_text()))
 
 
 def swap_names(bundle: Path, _: Sequence[str], __: random.Random) -> None:
-    """Call the runs of `a` runs of `b`, and the other way round."""
-    record, other = read(bundle), {"a": "b", "b": "a", "c": "c"}
-    for row in [*record.wanted, *record.runs]:
-        row["variant"] = other[row["variant"]]
-    write(bundle, record)
+    """Call `a` `b` in the report, and the other way round."""
+    other = {"a": "b", "b": "a"}
+    change_reports(bundle, r"(?<=,)[ab](?=,)", lambda name: other[name[0]])
 
 
 def change_code(bundle: Path, _: Sequence[str], generator: random.Random) -> None:
     """Change a number of the training function."""
-    path = bundle / RULE / "train.py"
+    path = bundle / RULE / "mine" / "train.py"
     path.write_text(path.read_text().replace("0.02", f"0.02{generator.randrange(1, 9)}"))
 
 
@@ -179,43 +182,26 @@ def change_report(bundle: Path, _: Sequence[str], generator: random.Random) -> N
 
 
 def change_direction(bundle: Path, _: Sequence[str], __: random.Random) -> None:
-    """Say that lower values are better."""
-    path = bundle / RECORD / "study.json"
-    text = path.read_text().replace('"higher_is_better": true', '"higher_is_better": false')
-    path.write_text(
-        "\n".join(line for line in text.split("\n") if "checksum" not in line).replace(
-            "},\n}", "}\n}"
-        )
-    )
-    write(bundle, read(bundle))
+    """Say in the report that lower values are better."""
+    change_reports(bundle, r"True(?=,True\n)", lambda _: "False")
 
 
 def change_a_listed_file(bundle: Path, altered: Sequence[str], generator: random.Random) -> None:
     """Raise values, and keep the list."""
     kept = (bundle / LIST).read_bytes()
     raise_values(bundle, altered, generator)
-    write_list(bundle)
     (bundle / LIST).write_bytes(kept)
 
 
 def parts_of(bundle: Path) -> list[Stratum]:
     """Return the strata of a bundle's runs."""
-    with scratch_folder("forged-") as scratch:
-        summary = read_summary(unpacked(bundle / RECORD, "mine", scratch).root, "mine").summary
-    return strata(deciding_runs(summary), list(summary.runs["run_id"]), NUM_RUNS)
+    summary = read_summary(bundle.parent / "results", "mine").summary
+    return strata(deciding_runs(summary)["run_id"], summary.runs["run_id"], NUM_RUNS)
 
 
-def holds(bundle: Path, second: SecondTraining, seed: int, **resources: float) -> bool:
+def holds(bundle: Path, second: SecondTraining, seed: int) -> bool:
     """Challenge a bundle."""
-    request = Request(
-        num_runs=NUM_RUNS,
-        seed=seed,
-        data_dir=bundle.parent,
-        train=second,
-        allow=lambda _: None,
-        resources=resources,
-    )
-    return challenge(bundle, request, lambda _: None)
+    return challenged(bundle, second, num_runs=NUM_RUNS, seed=seed)[0]
 
 
 def forged(
@@ -228,15 +214,14 @@ def forged(
         generator = random.Random(index)
         altered = [
             run_id
-            for part in parts
-            for run_id in generator.sample(part.run_ids, round(SHARE * len(part.run_ids)))
+            for run_ids, _ in parts
+            for run_id in generator.sample(run_ids, round(SHARE * len(run_ids)))
         ]
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(shutil.copytree(bundle, Path(folder) / "bundle"))
             forge(copy, altered, generator)
             if not is_listed:
-                (copy / LIST).unlink()
-                write_list(copy)
+                list_again(copy)
             num_found += not holds(copy, second, seed=index)
             if name in DRAWN:
                 draws = [drawn(parts, seed) for seed in range(NUM_DRAWS)]
@@ -259,18 +244,17 @@ def honest(folder: Path, number: int) -> Iterator[list[object]]:
         rejected += not holds(bundle, SecondTraining(place), index)
     yield ["honest", number, rejected, "–", "–"]
     rejected = 0
-    for index in range(num_threads := number * 2 // 3):
-        place, seeds = folder / f"threads-{index}", list(range(100 * index, 100 * index + 5))
+    for index in range(num_others := number * 2 // 3):
+        place, seeds = folder / f"others-{index}", list(range(100 * index, 100 * index + 5))
         torch.set_num_threads(2)
         bundle = make_bundle(
-            place,
-            BODY.replace("for step in", CHAOS.lstrip("\n"), 1),
-            seeds=str(seeds),
-            resources="{cpus_per_trial: 2}",
+            place, BODY.replace("for step in", CHAOS.lstrip("\n"), 1), seeds=str(seeds)
         )
         torch.set_num_threads(1)
-        rejected += not holds(bundle, SecondTraining(place), index, cpus_per_trial=1)
-    yield ["honest, made with two threads, trained again with one", num_threads, rejected, "–", "–"]
+        change_rows(bundle, "runs", RUNS, lambda rows: rows[0].update(device="cpu (another)"))
+        report_again(bundle)
+        rejected += not holds(bundle, SecondTraining(place), index)
+    yield ["honest, made on another CPU with two threads", num_others, rejected, "–", "–"]
 
 
 def rows(folder: Path, num_forged: int, num_honest: int) -> Iterator[list[object]]:

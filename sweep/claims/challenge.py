@@ -1,195 +1,159 @@
-"""`challenge`: checks what a bundle claims, trains some of its runs again, and compares the curves."""
+"""`challenge`: makes a bundle again from its runs, trains some of these again, and compares the curves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 
-import pandas as pd
 import torch
 
-from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.paths import RecordError
-from lr_sweep.analysis.record.read import read_rows, read_wanted, stopped_of
-from lr_sweep.analysis.study_summary import Study as Recorded
-from lr_sweep.analysis.study_summary import read_summary, summarised
-from lr_sweep.common.errors import UserError
+from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.scratch import scratch_folder
-from lr_sweep.common.text import Say, counted, failure_line, without_escapes
-from lr_sweep.sweep.plan.placement import cpus_here
+from lr_sweep.common.text import Say, without_escapes
+from lr_sweep.datasets.files import default_data_dir
+from lr_sweep.sweep.plan.placement import Placement, cpus_here, gpus_here
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.search.state import StudyState
 from lr_sweep.sweep.study.backbones import ensure_backbones
-from lr_sweep.sweep.study.settings import Resources
+from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.study import Study
+from lr_sweep.sweep.tune.run_study import run_study
+from lr_sweep.sweep.tune.work import Options
 
-from .bundle import VERSIONS, report_files
-from .claim import Claim, opened, record_problems, rule_problems
-from .comparison import Comparison, compared, plausibility
-from .draw import ALTERED, Stratum, chance, deciding_runs, drawn, strata
-from .listing import LIST, Listed, read_list, read_listed, write_files
-from .numbers import count_numbers, report_problems
-
-MOST_SHOWN = 20
-"""Problems that are shown; more are counted."""
-
-Train = Callable[[Study, Results, Sequence[str]], None]
-"""Trains runs of a study by their ids into a results directory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """Options of `challenge`, besides the bundle."""
-
-    num_runs: int
-    seed: int
-    data_dir: Path
-    train: Train
-    allow: Callable[[str], None]
-    """Raises UserError if the user does not trust code that is named in the text."""
-    registered: Path | None = None
-    """A list that `plan --register` wrote; None: none is compared."""
-    resources: dict[str, float]
-    """Resources of a trial that the user gives instead of the claimed ones, by name."""
+from .bundle import RULE, bundle_files, check, computed_state
+from .listing import LIST, differences, lines_of, read_files, write_files
+from .retraining import (
+    ALTERED,
+    ERROR,
+    chance,
+    deciding_runs,
+    differences_of,
+    drawn,
+    p_of_gain,
+    strata,
+)
 
 
-def challenge(bundle: Path, request: Request, say: Say) -> bool:
+def challenge(
+    bundle: Path,
+    num_runs: int,
+    seed: int,
+    allow: Callable[[], None],
+    say: Say,
+) -> bool:
     """Challenge a bundle, and return whether its claim holds.
 
-    Passes a line about each problem to `say`, and one sentence at the end. Raises UserError for
-    what cannot be read or trained.
+    Args:
+        bundle: the folder.
+        num_runs: how many runs are trained again.
+        seed: draws these.
+        allow: raises UserError if the user does not trust the files that were shown.
+        say: gets a line about each problem, and one sentence at the end.
+
+    Raises UserError for what cannot be read or trained.
     """
-    listed = read_listed(bundle)
-    for line in (*listed.lines, f"sha256 of {LIST}: {listed.sha256}"):
-        say(repr(line)[1:-1])
-    if problems := [*listed.problems, *_unregistered(listed, request.registered)]:
-        return _rejected(problems, say)
     with scratch_folder("claim-") as scratch:
+        again = Results(scratch / "again")
+        again.prepare()
         try:
-            claim = opened(listed.contents, scratch)
-            computed = report_files(claim.results, claim.name)
-            problems = list(record_problems(claim.results, claim.name))
-            problems = problems or list(report_problems(claim.contents, computed))
+            contents = _listed(bundle, say)
+            allow()
+            state = _state(contents, again, say)
+            computed = bundle_files(state)
+            check(differences(contents, computed))
         except RecordError as error:
-            problems = [str(error)]
-        if problems:
-            return _rejected(problems, say)
-        if listed.contents.get(VERSIONS) != computed[VERSIONS]:
-            say(
-                f"note: other packages than here wrote the report ({VERSIONS}): its figures are not compared"
-            )
-        if foreign := "; ".join(claim.foreign_parts()):
-            request.allow(foreign)
-        return _trained_again(claim, request, scratch, count_numbers(computed), say)
-
-
-def _unregistered(listed: Listed, registered: Path | None) -> Iterator[str]:
-    """Yield the lines of a list from before the training that the bundle's list lacks."""
-    for line in read_list(registered)[0] if registered else ():
-        if line not in listed.lines:
-            yield f"registered and not in the bundle: {line!r}"
-
-
-def _rejected(problems: Sequence[str], say: Say) -> bool:
-    for problem in problems[:MOST_SHOWN]:
-        say(f"differs: {without_escapes(problem)}")
-    say(f"The claim does not hold: {counted(len(problems), 'problem')}. Nothing was trained.")
-    return False
-
-
-def _trained_again(
-    claim: Claim, request: Request, scratch: Path, num_numbers: int, say: Say
-) -> bool:
-    again, data_dir = Results(scratch / "again"), request.data_dir
-    again.prepare()
-    claim.study.fetch(data_dir)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    progress = again.pretraining_progress
-    backbones = ensure_backbones(claim.study, again.pretrained, progress, device, say, data_dir)
-    if problems := list(rule_problems(claim, backbones, data_dir)):
-        return _rejected(problems, say)
-
-    recorded = read_summary(claim.results.root, claim.name)
-    wanted = list(recorded.wanted["run_id"])
-    parts = strata(deciding_runs(recorded.summary), wanted, request.num_runs)
-    run_ids = drawn(parts, request.seed)
-    cpus = min(claim.resources.cpus_per_trial, cpus_here())
-    resources = Resources(**(dict(claim.resources) | {"cpus_per_trial": cpus} | request.resources))
-    if (chosen := claim.results.proposals(claim.name)).exists():
-        write_files(again.study(claim.name), {chosen.name: chosen.read_bytes()})
-    changes = {"resources": resources, "stop_early": None}
-    request.train(claim.study.model_copy(update=changes), again, run_ids)
-    _check_trained(claim.results, again, run_ids)
-
-    budgets = recorded.wanted.set_index("run_id")["num_steps"]
-    threads = claim.resources.cpus_per_trial, resources.cpus_per_trial
-    found = [
-        compared(run_id, int(budgets[run_id]), claim.results, again, threads) for run_id in run_ids
-    ]
-    start = f"{len(run_ids)} of {len(wanted)} runs trained again (seed {request.seed})"
-    holds, text = _outcome(claim, recorded, again, found, parts, say)
-    say(f"{start}: {text}; all {num_numbers} numbers follow from the runs.")
+            say(without_escapes(f"{error}\nThe claim does not hold. Nothing was trained."))
+            return False
+        holds, text = _trained_again(state, again, num_runs, seed, say)
+    say(f"{text}; all numbers of the report follow from the runs.")
     return holds
 
 
-def _check_trained(claimed: Results, again: Results, run_ids: Sequence[str]) -> None:
-    """Raise UserError if a run was not trained here, or failed here alone."""
-    for run_id in run_ids:
-        before, now = ((read_rows(each.run(run_id), RUNS) or [{}])[0] for each in (claimed, again))
-        if not now:
-            raise UserError(f"run {run_id} was not trained to its end: give the command again")
-        if now["status"] == "failed" != before["status"]:
-            raise UserError(f"run {run_id} failed here: {failure_line(now['failure'])}")
+def _listed(bundle: Path, say: Say) -> dict[str, bytes]:
+    """Show a bundle's list, and return its contents; raises RecordError if these are not as listed."""
+    content, contents = read_files(bundle)
+    lines = content.decode(errors="replace").splitlines()
+    for line in lines:
+        say(repr(line)[1:-1])
+    say(f"sha256 of {LIST}: {sha256(content).hexdigest()}")
+    names = {line.partition("  ")[2] for line in {*lines} ^ {*lines_of(contents)}}
+    check(f"{name!r} is not as the list has it" for name in sorted(names))
+    return contents
 
 
-def _outcome(
-    claim: Claim,
-    recorded: Recorded,
-    again: Results,
-    found: Sequence[Comparison],
-    parts: Sequence[Stratum],
-    say: Say,
+def _state(contents: dict[str, bytes], again: Results, say: Say) -> StudyState:
+    """Return what a bundle's study wants by its runs; raises RecordError as `computed_state`.
+
+    Weights that the study pretrains are made in `again`.
+    """
+    folder = again.root.parent
+    write_files(folder / "files", contents)
+    rule = next((folder / "files" / RULE).iterdir())
+    study = load_study(rule / f"{rule.name}.yaml")
+    data_dir = default_data_dir()
+    study.fetch(data_dir)
+    device = torch.device("cuda" if _here(study).resources.gpus_per_trial else "cpu")
+    progress = again.pretraining_progress
+    backbones = ensure_backbones(study, again.pretrained, progress, device, say, data_dir)
+    return computed_state(study, backbones, data_dir, contents, folder)
+
+
+def _here(study: Study) -> Study:
+    """Return a study as it trains here: without stopping runs, and on GPUs if there are some."""
+    gpus = min(study.resources.gpus_per_trial, gpus_here())
+    return study.with_options(gpus_per_trial=gpus).model_copy(update={"stop_early": None})
+
+
+def _train(state: StudyState, again: Results, run_ids: Sequence[str], say: Say) -> None:
+    """Train runs as `run` does, with the claimed number of CPUs: rounding depends on that of threads."""
+    study = _here(state.study)
+    resources = study.resources
+    cpus = max(cpus_here(), resources.cpus_per_trial * resources.processes_per_run)
+    options = Options(
+        results=again,
+        data_dir=state.data_dir,
+        placement=Placement(resources=resources, cpus=cpus, force=True),
+        only={"run": frozenset(run_ids)},
+    )
+    shutil.copytree(state.results.studies, again.studies)
+    os.environ.pop("MLFLOW_TRACKING_URI", None)  # the user's server gets no such runs
+    if run_study(study, options, say).stopped:
+        raise KeyboardInterrupt
+
+
+def _trained_again(
+    state: StudyState, again: Results, num_runs: int, seed: int, say: Say
 ) -> tuple[bool, str]:
-    """Return whether the claim holds, and the sentence on the runs that were compared."""
-    parted = [each for each in found if each.parted_at is not None]
-    for each in parted:
-        why = f" ({'; '.join(each.reasons)})" if each.reasons else ""
-        say(f"run {each.run_id} parts at step {each.parted_at}{why}")
-    if refuted := [each.run_id for each in parted if each.is_refuted]:
+    """Train some runs again, and return whether these are as claimed, with a sentence."""
+    name = state.study.study
+    claimed = read_summary(state.results.root, name).summary
+    runs = {run.run_id: run for run in state.wanted}
+    parts = strata(deciding_runs(claimed)["run_id"], runs, num_runs)
+    run_ids = drawn(parts, seed)
+    _train(state, again, run_ids, say)
+    text = f"{len(run_ids)} of {len(runs)} runs trained again (seed {seed}): "
+    differing = {
+        run_id: difference
+        for run_id in run_ids
+        for difference in differences_of(runs[run_id], state.results, again)
+    }
+    if not differing:
+        found = f"this would have found it in {chance(parts):.0%} of draws"
         return (
-            False,
-            f"{len(refuted)} differ, and equal bits were to be expected: {', '.join(refuted)}",
+            True,
+            f"{text}equal to the bit; if {ALTERED:.0%} of the runs had been altered, {found}",
         )
-    if not parted:
-        found_in = f"this would have found it in {chance(parts):.0%} of draws"
-        altered = f"if {ALTERED:.0%} of the runs had been altered, {found_in}"
-        return True, f"equal to the bit; {altered}"
-    return _outcome_of_values(claim, recorded, again, parted)
-
-
-def _outcome_of_values(
-    claim: Claim, recorded: Recorded, again: Results, parted: Sequence[Comparison]
-) -> tuple[bool, str]:
-    run_ids = [each.run_id for each in parted]
-    tested = plausibility(recorded.summary, _values(claim, again, run_ids), run_ids)
-    where = f"{len(parted)} are not equal to the bit, as kind of device, versions or threads differ"
-    if tested.is_refuted:
-        return (
-            False,
-            f"{where}; the claimed values are too good for further seeds (p {tested.p:.2g})",
-        )
-    amount = recorded.summary.metric.amount_text(tested.findable, tested.findable)
-    limit = f"a mean gain of {amount} would have been found (p {tested.p:.2g})"
-    if tested.p != tested.p:
-        limit = "the noise between seeds is not known, so nothing was tested"
-    return True, f"{where}; the claimed values are plausible as further seeds: {limit}"
-
-
-def _values(claim: Claim, again: Results, run_ids: Sequence[str]) -> pd.Series[float]:
-    """Return the test values of runs that were trained again, by id."""
-    wanted = read_wanted(claim.results.root, claim.name)
-    rows = wanted[wanted["run_id"].isin(run_ids)].assign(fresh=False)
-    info = replace(read_summary(claim.results.root, claim.name).info, fresh=None)
-    stopped = stopped_of(claim.results.root, claim.name)
-    runs = summarised(again.root, info, rows, stopped).summary.runs
-    return runs.set_index("run_id")["test"]
+    text += f"{len(differing)} are not equal to the bit"
+    for run_id, (step, conditions) in differing.items():
+        others = ", ".join(conditions) or "none"
+        say(f"run {run_id} parts at step {step}; other conditions than here: {others}")
+    if not all(conditions for _, conditions in differing.values()):
+        return False, f"{text}, and equal bits were to be expected"
+    p = p_of_gain(claimed, read_summary(again.root, name).summary)
+    is_refuted = p < ERROR
+    how = "too good" if is_refuted else "plausible"
+    return not is_refuted, f"{text}; the claimed values are {how} for further seeds (p {p:.2g})"

@@ -1,33 +1,33 @@
-"""The list of a folder's files with their SHA-256, as `sha256sum` writes it, and the files that are as listed."""
+"""A folder's files: their list with SHA-256, as `sha256sum` writes it, and what differs between two versions."""
 
 from __future__ import annotations
 
 import hashlib
-import os
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import ReadFields, hash_file, make_folder, read_plain, write_bytes
+from lr_sweep.common.files import ReadFields, make_folder, read_plain, whole_folder, write_bytes
 
 LIST = "SHA256SUMS"
 """Name of the list; `sha256sum -c SHA256SUMS` checks a folder, too."""
 MOST_BYTES = 64_000_000
 """Largest size of a listed file, and of the list."""
+NUMBER = re.compile(r"(?<![\w.])(?<!\w-)\d+(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
+IMAGE = re.compile(r'data:image/[^"]*')
+"""A figure of a page; its bytes depend on the versions that draw it."""
+SHOWN = 200
+"""Characters that are shown of a line that differs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """A folder as it was read: once, and through no link."""
-
-    sha256: str
-    """Hash of the list itself, which a paper can print."""
-    lines: tuple[str, ...]
-    contents: ReadFields
-    """Contents of the files that are as listed, as bytes by name."""
-    problems: tuple[str, ...]
-    """Files that are not as listed."""
+def lines_of(files: ReadFields) -> list[str]:
+    """Return the lines of a list of files; contents are bytes by name."""
+    return [
+        f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in sorted(files.items())
+    ]
 
 
 def write_files(folder: Path, files: ReadFields) -> None:
@@ -37,52 +37,42 @@ def write_files(folder: Path, files: ReadFields) -> None:
         write_bytes(folder / name, content, durable=False)
 
 
-def write_list(folder: Path) -> str:
-    """Write the list of all files below a folder, and return the list's own SHA-256."""
-    names = sorted(_names_below(folder))
-    text = "".join(f"{hash_file(folder / name)}  {name}\n" for name in names)
-    write_bytes(folder / LIST, text.encode())
-    return hashlib.sha256(text.encode()).hexdigest()
+def write_listed(folder: Path, files: ReadFields) -> str:
+    """Write files and their list into a new folder; return a text with the SHA-256 of the list."""
+    if folder.exists():
+        raise UserError(f"{folder} exists already: name a folder that does not")
+    make_folder(folder.parent)
+    content = "".join(f"{line}\n" for line in lines_of(files)).encode()
+    with whole_folder(folder) as new:
+        write_files(new, {**files, LIST: content})
+    return f"written    {folder}\nsha256     {hashlib.sha256(content).hexdigest()}"
 
 
-def read_listed(folder: Path) -> Listed:
-    """Read a folder by its list; raises UserError if there is no list to read.
+def read_files(folder: Path) -> tuple[bytes, dict[str, bytes]]:
+    """Return the list of a folder, and the contents of its other plain files by name; raises UserError without a list.
 
-    Only names that the folder has are opened. So a listed path that leaves the folder is a missing file.
+    What else there is, such as links, is neither opened nor followed.
     """
-    lines, sha256 = read_list(folder / LIST)
-    listed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    present = {*_names_below(folder)} - {LIST}
-    problems = [f"{name!r} is not in {LIST}" for name in sorted(present - listed.keys())]
-    contents: dict[str, bytes] = {}
-    for name, digest in listed.items():
-        if name not in present:
-            problems.append(f"{name!r} is in {LIST} and not in the folder")
-            continue
-        try:
-            contents[name] = read_plain(folder / name, MOST_BYTES, through_link=False)
-        except OSError as error:
-            problems.append(f"{name!r}: {error.strerror}")
-            continue
-        if hashlib.sha256(contents[name]).hexdigest() != digest:
-            problems.append(f"{name!r} has other bytes than {LIST} says")
-    return Listed(sha256=sha256, lines=lines, contents=contents, problems=tuple(problems))
+    contents = {}
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            content = read_plain(path, MOST_BYTES, through_link=False)
+            contents[path.relative_to(folder).as_posix()] = content
+    if LIST not in contents:
+        raise UserError(f"got {folder} without {LIST}, want a folder that `report --bundle` wrote")
+    return contents.pop(LIST), contents
 
 
-def read_list(path: Path) -> tuple[tuple[str, ...], str]:
-    """Return the lines of a list and its SHA-256; raises UserError for what is no list."""
-    try:
-        content = read_plain(path, MOST_BYTES, through_link=False)
-        return tuple(content.decode().splitlines()), hashlib.sha256(content).hexdigest()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"cannot read {path}: {error}. Give a list that `report --bundle` or `plan --register` wrote"
-        ) from error
+def differences(claimed: ReadFields, computed: ReadFields) -> Iterator[str]:
+    """Yield the first line of each file that differs, but for figures and rounding; contents are bytes by name."""
+    for name in sorted(claimed.keys() | computed.keys()):
+        lines = [_rounded_lines(files.get(name, b"")) for files in (claimed, computed)]
+        for got, want in zip_longest(*lines, fillvalue=""):
+            if got != want:
+                yield f"{name}: got {got[:SHOWN]!r}, the runs give {want[:SHOWN]!r}"
+                break
 
 
-def _names_below(folder: Path) -> Iterator[str]:
-    """Yield the relative names of all files and links; `os.walk` follows no link."""
-    for place, folders, files in os.walk(folder):
-        links = [name for name in folders if Path(place, name).is_symlink()]
-        for name in (*files, *links):
-            yield Path(place, name).relative_to(folder).as_posix()
+def _rounded_lines(content: bytes) -> list[str]:
+    text = IMAGE.sub("", content.decode(errors="replace"))
+    return NUMBER.sub(lambda number: f"{float(number[0]):.6g}", text).splitlines()

@@ -145,19 +145,11 @@ Strict = Annotated[bool, flag("Exit with code 1 if a report's checks find a prob
 
 Latex = Annotated[bool, flag("Also write table.tex, a table for a paper, and the figures as PDF.")]
 
-Bundle = Annotated[
+NewFolder = Annotated[
     Path | None,
     option(
         "FOLDER",
-        "Also write all that a reader needs to check the report (docs/challenge.md).",
-        local_path,
-    ),
-]
-Register = Annotated[
-    Path | None,
-    option(
-        "FOLDER",
-        "Write what the study decides before it trains, and print a hash to publish.",
+        "Also write what a reader needs to check the study, and print a hash to publish (docs/challenge.md).",
         local_path,
     ),
 ]

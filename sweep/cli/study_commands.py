@@ -18,7 +18,6 @@ from .app import command
 
 if TYPE_CHECKING:
     from lr_sweep.analysis.study_report import Report
-    from lr_sweep.sweep.results.directory import Results
 
 STARTERS = Path(__file__).parents[1] / "starters"
 
@@ -119,7 +118,7 @@ def plan(
     measure: Annotated[
         bool, opt.flag("Train each cell without a timing for a few steps here first.")
     ] = False,
-    register: opt.Register = None,
+    register: opt.NewFolder = None,
     json: opt.Json = False,
 ) -> None:
     """Show what `run` would train, what it needs and what it costs; start nothing."""
@@ -150,11 +149,10 @@ def plan(
 
             measure_cells(planned, cost_on(planned, machine), say)
         if register is not None:
-            from lr_sweep.sweep.claims.bundle import register as write_rule
+            from lr_sweep.sweep.claims.bundle import rule_files
+            from lr_sweep.sweep.claims.listing import write_listed
 
-            _one(studies, "--register")
-            sha256 = write_rule(study, planned.backbones, planned.data_dir, register)
-            say(f"registered {register}\nsha256     {sha256}")
+            say(write_listed(register, rule_files(study)))
         if json:
             plans.append(plan_json(planned, cost_on(planned, machine)))
         else:
@@ -170,7 +168,7 @@ def report(
     strict: opt.Strict = False,
     latex: opt.Latex = False,
     json: opt.Json = False,
-    bundle: opt.Bundle = None,
+    bundle: opt.NewFolder = None,
 ) -> int:
     """Write the tables, figures and checks of what is recorded so far."""
     from lr_sweep.analysis.study_report import write_report
@@ -178,7 +176,6 @@ def report(
     from lr_sweep.common.working_copy import publish
     from lr_sweep.sweep.results.directory import storage_problems
 
-    opt.not_together(json=json, bundle=bundle)
     recorded, reports = opt.open_results(results), []
     recorded.check()
     for study in opt.study_names(studies, recorded):
@@ -192,26 +189,16 @@ def report(
         if latex:
             print(f"LaTeX      {written.folder / 'table.tex'}")
     if bundle is not None:
-        _bundle(recorded, studies, bundle)
+        from lr_sweep.sweep.claims.bundle import write_bundle
+
+        if len(studies) > 1:
+            raise UserError(f"--bundle: got {len(studies)} studies, want one")
+        folder = Path(studies[0]).absolute().parent
+        opt.say(write_bundle(recorded, study, folder, bundle), file=sys.stderr)
     if json:
         opt.print_json({"reports": [report.as_json() for report in reports]})
     num_problems = sum(report.num_problems for report in reports)
     return int(strict and num_problems > 0)
-
-
-def _bundle(recorded: Results, studies: list[str], folder: Path) -> None:
-    from lr_sweep.sweep.claims.bundle import write_bundle
-
-    (name,) = opt.study_names(_one(studies, "--bundle"), recorded)
-    code_folder = Path(studies[0]).absolute().parent if Path(studies[0]).is_file() else None
-    sha256 = write_bundle(recorded, name, code_folder, folder)
-    opt.say(f"bundle     {folder}\nsha256     {sha256}")
-
-
-def _one(studies: list[str], option: str) -> list[str]:
-    if len(studies) != 1:
-        raise UserError(f"{option}: got {len(studies)} studies, want one")
-    return studies
 
 
 @command("status quickstart")

@@ -4,16 +4,16 @@ from collections import Counter
 
 import pytest
 
-from lr_sweep.sweep.claims.draw import Stratum, chance, drawn, strata
+from lr_sweep.sweep.claims.retraining import chance, drawn, strata
 
 WANTED = [f"run-{index}" for index in range(10)]
 
 
 def test_half_of_the_draws_are_of_runs_that_decide() -> None:
-    assert [part.num_drawn for part in strata(WANTED[:4], WANTED, 5)] == [3, 2]
-    assert [part.num_drawn for part in strata(WANTED[:2], WANTED, 8)] == [2, 6]
-    assert [part.num_drawn for part in strata(WANTED[:8], WANTED, 8)] == [6, 2]
-    assert [part.num_drawn for part in strata(WANTED[:4], WANTED, 99)] == [4, 6]
+    assert [num_drawn for _, num_drawn in strata(WANTED[:4], WANTED, 5)] == [3, 2]
+    assert [num_drawn for _, num_drawn in strata(WANTED[:2], WANTED, 8)] == [2, 6]
+    assert [num_drawn for _, num_drawn in strata(WANTED[:8], WANTED, 8)] == [6, 2]
+    assert [num_drawn for _, num_drawn in strata(WANTED[:4], WANTED, 99)] == [4, 6]
 
 
 def test_each_run_of_a_stratum_is_drawn_as_often_as_the_others() -> None:
@@ -26,6 +26,6 @@ def test_each_run_of_a_stratum_is_drawn_as_often_as_the_others() -> None:
 
 def test_the_chance_to_find_altered_runs_is_hypergeometric() -> None:
     # Missed: none of 1 altered run of 5 in 2 draws (6 of 10 pairs), and not the 2 of 10 in 1 draw.
-    parts = [Stratum(WANTED[:5], 2), Stratum(WANTED, 1)]
+    parts = [(WANTED[:5], 2), (WANTED, 1)]
     assert chance(parts) == pytest.approx(1 - 6 / 10 * 8 / 10)
-    assert chance([Stratum(WANTED[:5], 5), Stratum([], 0)]) == 1
+    assert chance([(WANTED[:5], 5), ([], 0)]) == 1
