@@ -138,10 +138,9 @@ class Sweep:
         return read_summary(self.results.root, self.study.study).summary
 
     def optima(self) -> pd.DataFrame:
-        """Return each cell's best learning rate between those tried, with its 95% interval, and what missing it costs.
+        """Return each cell's best learning rate between those tried, with its 95% interval.
 
-        Columns: `optimum`, `low`, `high` (learning rates), `cost_3x` (of a rate 3 times off, in the metric's unit), and
-        `note`, why there is none.
+        Columns: `optimum`, `low`, `high` (learning rates), and `note`, why there is none.
         """
         return optima(self.summary())
 
@@ -155,7 +154,7 @@ class Sweep:
         return laws(optima(read.summary), read.axes())
 
     def steps_to_target(self) -> StepsCompared | None:
-        """Compare the steps to the study's `target`: `.cells`, `.pairs`, `.means`; None: the study has none."""
+        """Compare the steps to the study's `target`: `.cells` and `.pairs`; None: the study has none."""
         read = read_summary(self.results.root, self.study.study)
         return compare_steps(read.summary, read.curves)
 
@@ -201,7 +200,7 @@ class Judged:
 
     def steps_to_target(self) -> StepsCompared | None:
         """Compare the steps to the `target` that was given, as `Sweep.steps_to_target`; None: none was."""
-        return compare_steps(self.summary, self._study.curves, self._study.per_step)
+        return compare_steps(self.summary, self._study.curves)
 
     def figure(self, model: str | None = None) -> Figure:
         """Draw the figure, as of `Sweep.figure`."""
@@ -222,7 +221,7 @@ def judge(
     Args:
         tables: files, folders, databases, and pandas' frames, in which NaN is nothing.
         columns: the column of a meaning, as `{"learning_rate": "lr"}`, where names leave it open; see docs/judge.md.
-        how: `where`, `higher_is_better`, `select_on_test`, `equal_within`, `target`, `by`, as its options.
+        how: `where`, `higher_is_better`, `select_on_test`, `equal_within`, `target`, as its options.
 
     Raises:
         UserError: a table that cannot be read or, as `ListingError`, one whose columns names leave open; its text, and
@@ -250,4 +249,4 @@ def _figure(study: Summarised, model: str | None) -> Figure:
     if model not in (None, *models):
         raise UserError(unknown("model", str(model), models))
     shown = study.summary.of(model=model or models[0])
-    return drawn(partial(sweep_figure, shown, sweep_panels(shown), title=study.info.title))
+    return drawn(partial(sweep_figure, shown, sweep_panels(shown)))

@@ -182,7 +182,7 @@ def _grid_lines(plan: Plan) -> list[str]:
         lines.append(_fresh_line(plan, study.fresh))
     if study.stop_early is not None:
         most = "what follows counts every run in full, which is the most that it can be"
-        lines.append(f"stops      {study.stop_early.rule}; {most}")
+        lines.append(f"stops      {study.stop_early}; {most}")
     return lines + _fact("finds", _finds_lines(plan))
 
 

@@ -14,6 +14,7 @@ from lr_sweep.analysis.record.study import Judgement, RateKey
 from lr_sweep.analysis.statistics.rates.further_rates import kept_rates
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.runs import Cell, WantedRun, by_cell
+from lr_sweep.sweep.study.settings import rungs
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.worker.messages import Event, Finished, Report, evaluations
 
@@ -101,9 +102,9 @@ class EarlyStopping:
         first = self._cells[cell][0]
         judged = {(each.key, each.step) for each in self._judgements}
         stopped = self._stopped()
-        rungs = self._rule.rungs(first.num_steps, first.run.steps_between_evaluations)
+        judged_at = rungs(first.num_steps, first.run.steps_between_evaluations)
         reached = {step for run in self._cells[cell] for step in self._curves[run.run_id]}
-        for step in sorted(reached.intersection(rungs)):
+        for step in sorted(reached.intersection(judged_at)):
             values, means = self._values(cell, step, stopped)
             kept = kept_rates(values, means)
             for rate, value in values.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval
@@ -22,32 +23,29 @@ from lr_sweep.common.limits import Count
 from .validation import STRICT, Strict, either, shown
 
 FIRST_RUNG = 9
-"""By default, a budget has this many times the steps before the first rung."""
+"""A budget has this many times the steps before the first rung."""
 
 
-class StopEarly(Strict):
-    """Stops the runs of learning rates that are behind the others of their cell; off unless a study asks for it."""
-
-    first: Count | None = None
-    """Steps before the first rung, rounded up to an evaluation; null: a ninth of the budget."""
-
-    rule: ClassVar = "median"
-    gone: ClassVar = {"rule": "median", "eta": 3}
-    """Options of earlier versions, with the values that changed nothing."""
-
-    def rungs(self, num_steps: int, every: int) -> range:
-        """Return the steps of the rungs below a budget; `every`: steps between evaluations."""
-        first = self.first or num_steps / FIRST_RUNG
-        return range(every * math.ceil(first / every), num_steps, every)
+MEDIAN = "median"
+"""The rule of `stop_early`."""
+EARLIER_OPTIONS = {"rule": MEDIAN, "eta": 3, "first": None}
+"""Options of `stop_early` in earlier versions, with the values that changed nothing."""
 
 
-def _stopping(value: Any) -> Any:
-    if isinstance(value, str) and value != StopEarly.rule:
-        raise ValueError(f"got {shown(value)}, want {StopEarly.rule}")
-    return {} if isinstance(value, str) else value
+def rungs(num_steps: int, every: int) -> range:
+    """Return the steps of the rungs below a budget; `every`: steps between evaluations."""
+    first = math.ceil(num_steps / FIRST_RUNG / every)
+    return range(every * first, num_steps, every)
 
 
-StoppingRule = Annotated[StopEarly, BeforeValidator(_stopping)]
+def _stopping(value: Any) -> str:
+    is_earlier = isinstance(value, Mapping) and value.items() <= EARLIER_OPTIONS.items()
+    if value != MEDIAN and not is_earlier:
+        raise ValueError(f"got {shown(value)}, want {MEDIAN}, which has no options")
+    return MEDIAN
+
+
+StoppingRule = Annotated[Literal["median"], BeforeValidator(_stopping)]
 
 
 class AsManyAsItTakes(Strict):

@@ -63,7 +63,7 @@ from .validation import (
 
 MAX_RUNS = 100_000
 """Largest number of runs of a study; a plan of so many takes ten seconds."""
-FACTS = ("tags", "notes", "refine", "winners", "equal_within", "target")
+FACTS = ("tags", "notes", "refine", "winners", "stop_early", "equal_within", "target")
 """Fields that reports read, where they are not the default."""
 LEAST_GRID = 3
 """Learning rates of a grid that can be refined: with fewer, no peak can be seen to lie inside."""
@@ -375,7 +375,6 @@ class Study(Strict):
         """Return what reports read of it, as JSON values."""
         facts: Fields = {"selection": self.selection} if self.selection != "best" else {}
         facts |= {"search": self.search.facts()} if self.search else {}
-        facts |= {"stop_early": self.stop_early.model_dump()} if self.stop_early else {}
         facts |= {"fresh": asdict(self.fresh)} if self.fresh else {}
         return facts | {name: getattr(self, name) for name in FACTS if getattr(self, name)}
 

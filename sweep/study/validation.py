@@ -338,7 +338,6 @@ REMOVED = {
     "`min_difference`; all pairs are compared, with an error of 0.05",
     "equal_within": "gone from here: give `equal_within` to the study",
     "protocol": "gone from here: give `evaluate_every` in a task, and other options in a variant's `protocol`",
-    "rule": "gone: median stopping is the only rule; write `stop_early: median`",
     "at_once": "gone: a round has 2 learning rates with tpe and gp, and all with the others",
 }
 """Keys of earlier versions, with what to do."""
