@@ -66,11 +66,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @contextmanager
 def without_figures() -> Iterator[None]:
-    def empty(_: object, stem: Path) -> tuple[Path, Path]:
-        paths = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
-        for path in paths:
-            path.write_bytes(b"")
-        return paths
+    def empty(_: object, path: Path) -> None:
+        path.write_bytes(b"")
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("lr_sweep.analysis.report.figure_frame.save", empty)

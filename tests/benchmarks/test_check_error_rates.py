@@ -5,23 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lr_sweep.benchmarks.check_error_rates import FAULTS, judged, share_found
-from lr_sweep.benchmarks.simulated_studies import Setting, drawn, faulty, sound
-
-SETTING = Setting(num_tasks=1, num_seeds=3, num_rates=5, step=0.5, noise=0.005, num_evaluations=12)
+from lr_sweep.benchmarks.check_error_rates import FAULTS, PLANTED, share_found, share_passed, sound
 
 
-def test_a_sound_study_passes() -> None:
-    rng = np.random.default_rng(0)
-    assert [each for each in judged(drawn(sound(SETTING, rng), rng)) if each.level == "problem"] == []
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found(name: str) -> None:
-    assert share_found(*FAULTS[name], 1, np.random.default_rng(0))[1] == 1.0
+def test_a_sound_study_passes(rng: np.random.Generator) -> None:
+    assert share_passed(1, 1, rng) == 1.0
 
 
-def test_the_sound_truth_by_hand() -> None:
+@pytest.mark.parametrize("check", FAULTS)
+def test_a_planted_fault_is_found(check: str, rng: np.random.Generator) -> None:
+    assert share_found(check, 1, rng) == 1.0
+
+
+def test_the_sound_truth_by_hand(rng: np.random.Generator) -> None:
     """Half a width from its peak a bell of 50 points above chance has lost 50 (1 - exp(-1/8)) points."""
-    truth = faulty(sound(SETTING, np.random.default_rng(0)), best=0.6, width=1.0, peak=-2.5)
-    assert truth.accuracy[0, -1, 2] == pytest.approx(0.1 + 0.5 * np.exp(-1 / 8))
+    truth = sound(1, rng)
+    truth.best[PLANTED], truth.width[PLANTED], truth.peak[PLANTED] = 0.6, 1.0, -2.5
+    middle = len(truth.log_rates) // 2
+    assert truth.accuracy[0, -1, middle] == pytest.approx(0.1 + 0.5 * np.exp(-1 / 8))

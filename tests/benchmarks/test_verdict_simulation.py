@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lr_sweep.benchmarks.drawn_variants import (
+from lr_sweep.benchmarks.simulated_studies import (
     FAMILIES,
     REAL,
     Runs,

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import multiprocessing
 import os
 import socket
 import time
@@ -12,7 +11,7 @@ import pytest
 
 from lr_sweep.datasets import TASKS, cifar10, files, mnist
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.task_files import OFFLINE, REMOTE, write_files
+from lr_sweep.tests.support.task_files import OFFLINE, REMOTE, in_four_processes, write_files
 
 
 def listing(folder: Path) -> list[tuple[str, int]]:
@@ -97,13 +96,7 @@ def test_several_processes_download_once(tmp_path: Path) -> None:
         write_files(folder)
 
     remote = dataclasses.replace(REMOTE, download=download)
-    fork = multiprocessing.get_context("fork")  # passes the local function on
-    processes = [fork.Process(target=files.fetch, args=(remote, tmp_path)) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
+    in_four_processes(files.fetch, remote, tmp_path)
     assert log.read_text() == "once\n"
 
 
@@ -115,7 +108,7 @@ def test_md5s_are_torchvisions() -> None:
     assert cifar10.FILES.md5s == {f"{CIFAR10.base_folder}/{name}": md5 for name, md5 in batches}
 
 
-@pytest.mark.parametrize("task", ["mnist", "cifar10", "cifar10-lra"])
+@pytest.mark.parametrize("task", ["mnist", "cifar10"])
 def test_torchvision_without_network(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")

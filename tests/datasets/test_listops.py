@@ -1,7 +1,6 @@
 """The ListOps task: options, release files, tokenisations and the cache of generated examples."""
 
 import dataclasses
-import multiprocessing
 import time
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 from lr_sweep.datasets import files, listops
 from lr_sweep.datasets.listops_examples import VOCABULARY, Examples, to_lu2021
 from lr_sweep.datasets.task import DataError
-from lr_sweep.tests.support.task_files import write_release
+from lr_sweep.tests.support.task_files import in_four_processes, write_release
 
 
 def small(**changes: object) -> listops.Options:
@@ -198,12 +197,6 @@ def test_several_processes_generate_once(tmp_path: Path, monkeypatch: pytest.Mon
         return generate(num_examples, seed, min_tree_length, max_tree_length)
 
     monkeypatch.setattr(listops, "generate", slow)
-    fork = multiprocessing.get_context("fork")  # passes the patched generator on
-    processes = [fork.Process(target=listops.fetch, args=(small(), tmp_path)) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
+    in_four_processes(listops.fetch, small(), tmp_path)
     assert log.read_text() == "once\n"
     assert [path.name for path in (tmp_path / "listops").iterdir()] == [generated_file(tmp_path).name]

@@ -1,16 +1,14 @@
 """Records made by hand, through the record's own schemas. The one builder of test records.
 
 `wanted_row`, `ended_row` and `evaluation` are one row of each table; `SyntheticRecord` is a study with curves of chosen
-accuracies; `add` and `four_runs` make runs with ids that are hashed from what they would be trained with.
+accuracies; `four_runs` has ids that are hashed from what runs would be trained with.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,6 @@ from lr_sweep.sweep.results.directory import Results
 Point = tuple[int, float, float]
 """step, validation accuracy, test accuracy"""
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
-EVERY = 10
-"""Steps between the evaluations of runs that `add` makes."""
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:
@@ -186,121 +182,43 @@ def summary_of(results: Path, study: str = "small") -> StudySummary:
     return read_summary(results, study).summary
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """How far a run came, evaluated every ten steps."""
-
-    evaluations: int = 0
-    status: str | None = "complete"
-    """None: not ended."""
-    diverged_at: int | None = None
-    changed_at: int | None = None
-    """Step from which its test loss is another."""
-    time_ms: int = 0
-
-
-def run_id_of(seed: int, variant: str = "unfrozen-random") -> str:
+def run_id_of(seed: int) -> str:
+    """The id of a run of `four_runs`."""
     from lr_sweep.tests.support.small_runs import run_of  # imported late: it takes torch
 
-    return run_of(variant, seed=seed).run_id
-
-
-def new_results(folder: Path) -> Results:
-    results = Results(folder)
-    results.prepare()
-    return results
-
-
-def points(run_id: str, trained: Trained) -> list[dict[str, Any]]:
-    """Evaluations with numbers from 0 to 1 that follow from the id and the step."""
-    base = int(run_id[:4], 16) / 0x10000 * EVERY
-    names = ("train_loss", "train", "validation_loss", "validation", "test_loss", "test")
-    rows = []
-    for step in range(EVERY, EVERY * trained.evaluations + 1, EVERY):
-        numbers = {name: base / (step + index) for index, name in enumerate(names)}
-        if trained.changed_at is not None and step >= trained.changed_at:
-            numbers["test_loss"] = 0.5
-        rows.append(evaluation(run_id, step, **numbers, time_ms=trained.time_ms + step))
-    return rows
-
-
-def row(seed: int, trained: Trained, variant: str = "unfrozen-random", **changed: Any) -> dict[str, Any]:
-    """The row of a run with a true id and content."""
-    from lr_sweep.tests.support.small_runs import run_of
-
-    run = run_of(variant, seed=seed)
-    labels = {"task": run.task, "model": "tiny", "variant": variant, "learning_rate": run.learning_rate, "seed": seed}
-    num_steps = trained.diverged_at or EVERY * trained.evaluations
-    failure = "it broke" if trained.status == "failed" else None
-    ended = ended_row(
-        wanted_row(run.run_id, **labels), [], str(trained.status), num_steps, trained.diverged_at, failure
-    )
-    checksums = {"data_checksum": run.data_checksum, "weights_checksum": run.weights_checksum}
-    best = best_of(points(run.run_id, trained))
-    return ended | {"content": run.canonical_json()} | checksums | best | changed
-
-
-def add(results: Results, seed: int, trained: Trained, variant: str = "unfrozen-random") -> str:
-    """Write what there is of a run; return its id."""
-    run_id = run_id_of(seed, variant)
-    if trained.evaluations:
-        write(results.curve(run_id), points(run_id, trained), CURVES)
-    if trained.status is not None:
-        write(results.run(run_id), [row(seed, trained, variant)], RUNS)
-    return run_id
-
-
-def add_study(results: Results, name: str, seeds: Mapping[int, int]) -> None:
-    """Write a study that wants runs by seed, each up to a number of steps."""
-    labels = {"task": "digits", "model": "tiny", "variant": "unfrozen-random", "learning_rate": 1e-2}
-    rows = [wanted_row(run_id_of(seed), num_steps, **labels, seed=seed) for seed, num_steps in seeds.items()]
-    write_study(results.root, name, rows, f"About {name}")
-    (results.study(name) / f"{name}.yaml").write_text(f"study: {name}\n")
-
-
-def checkpoint_bytes(step: int) -> bytes:
-    """A safetensors file as a trainer saves it, with no tensors in it."""
-    return save({}, metadata={"progress": json.dumps({"step": step, "curve": []})})
-
-
-def add_checkpoint(results: Results, run_id: str, step: int, content: bytes | None = None) -> Path:
-    intact = checkpoint_bytes(step)
-    name = f"step-{step:09d}-{hashlib.sha256(intact).hexdigest()[:16]}.safetensors"
-    path = results.checkpoints(run_id) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(intact if content is None else content)
-    return path
-
-
-def add_weights(results: Results, number: int = 0, note: str = "") -> tuple[Path, str]:
-    """Write a folder of pretrained weights; return it and their checksum."""
-    folder = results.pretrained / f"gpt2-2x16-{number:012x}"
-    folder.mkdir(parents=True)
-    content = save({}, metadata={"note": note})
-    (folder / "model.safetensors").write_bytes(content)
-    checksum = hashlib.sha256(content).hexdigest()
-    for name in ("config", "generation_config"):
-        (folder / f"{name}.json").write_text("{}\n")
-    (folder / "pretraining.json").write_text(json.dumps({"weights_sha256": checksum}))
-    return folder, checksum
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """Every file of a record by its path; not the writers' lock, and without the id, which no two directories share."""
-    paths: Iterable[Path] = (path for path in folder.rglob("*") if path.is_file() and path.name != "writer.lock")
-    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-    return found | {name: re.sub(rb',\s*"id": "\w+"', b"", found[name]) for name in found.keys() & {"format.json"}}
+    return run_of(seed=seed).run_id
 
 
 def four_runs(folder: Path) -> Results:
-    """Two studies, four runs one of which no study wants, weights, and a checkpoint."""
-    made = new_results(folder)
-    add(made, 0, Trained(evaluations=2))
-    add(made, 1, Trained(evaluations=1, status=None))
-    add(made, 2, Trained(evaluations=1, status="diverged", diverged_at=13))
-    add(made, 3, Trained(evaluations=1, status="failed"))
-    add_study(made, "first", {0: 20, 1: 20, 9: 20})
-    add_study(made, "second", {2: 20})
-    add_checkpoint(made, run_id_of(0), 20)
-    add_weights(made)
+    """Two studies, four runs one of which no study wants, weights, and a checkpoint; with true ids and contents."""
+    from lr_sweep.tests.support.small_runs import run_of
+
+    record, made = SyntheticRecord(folder), Results(folder)
+    made.prepare()
+    labels = {"task": "digits", "model": "tiny", "variant": "unfrozen-random", "learning_rate": 1e-2}
+    wanted = [wanted_row(run_id_of(seed), 20, **labels, seed=seed) for seed in range(5)]
+    curve = [(10, 0.5, 0.25), (20, 0.75, 0.5)]
+    for seed, status, trained in ((0, "complete", 20), (2, "diverged", 13), (3, "failed", 10)):
+        run = run_of(seed=seed)
+        changed = {"content": run.canonical_json(), "data_checksum": run.data_checksum}
+        changed |= {"diverged": {"diverged_at_step": trained}, "failed": {"failure": "it broke"}}.get(status, {})
+        record.end(wanted[seed], curve[: trained // 10], status, trained, **changed)
+    record.write_curve(run_id_of(1), curve[:1])
+    for name, rows in {"first": [wanted[0], wanted[1], wanted[4]], "second": [wanted[2]]}.items():
+        write_study(folder, name, rows, f"About {name}")
+        made.options(name).write_text(f"study: {name}\n")
+    _write_hashed(made.checkpoints(run_id_of(0)), "step-000000020-{:.16}.safetensors", {"progress": '{"step": 20}'})
+    weights = made.pretrained / "gpt2-2x16-000000000000"
+    checksum = _write_hashed(weights, "model.safetensors", {"note": ""})
+    for name, facts in {"config": {}, "generation_config": {}, "pretraining": {"weights_sha256": checksum}}.items():
+        (weights / f"{name}.json").write_text(json.dumps(facts))
     return made
+
+
+def _write_hashed(folder: Path, name: str, metadata: dict[str, str]) -> str:
+    """Write a safetensors file without tensors, whose name may have its checksum; return that."""
+    content = save({}, metadata=metadata)
+    checksum = hashlib.sha256(content).hexdigest()
+    folder.mkdir(parents=True)
+    (folder / name.format(checksum)).write_bytes(content)
+    return checksum

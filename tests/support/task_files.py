@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import multiprocessing
 import os
 import statistics
 from collections.abc import Callable
@@ -57,6 +58,16 @@ def write_files(folder: Path) -> None:
     for name, content in CONTENT.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
+
+
+def in_four_processes(target: Callable[..., object], *arguments: object) -> None:
+    """Call a function in four forks at once, which passes local functions and patches on."""
+    processes = [multiprocessing.get_context("fork").Process(target=target, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
 
 
 def no_network(folder: Path) -> None:

@@ -47,12 +47,6 @@ def test_a_study_file_that_is_not_there(command: str, tmp_path: Path) -> None:
     assert not (tmp_path / "results" / "runs").exists()
 
 
-def test_a_mistake_in_a_study_names_its_line(tmp_path: Path) -> None:
-    study = write_study(tmp_path, protocol="{evaluate_every: 10}\nretries: 3")
-    printed = refused("plan", study, "--results", tmp_path / "results")
-    assert "tiny.yaml:9: retries: unknown key 'retries'; did you mean 'resources'? valid:" in printed
-
-
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
@@ -119,23 +113,6 @@ def test_data_that_cannot_be_had(tmp_path: Path) -> None:
         assert f"mnist: these files are missing:\n  {tmp_path}/mnist/MNIST/raw/train-images-idx3-ubyte.gz" in printed
         assert "Name or service not known" in printed
         assert f"`lr-sweep data mnist --data-dir {tmp_path}`" in printed
-
-
-def test_a_data_directory_that_does_not_exist(tmp_path: Path) -> None:
-    printed = refused("data", "mnist", "--data-dir", tmp_path / "no")
-    assert f"The data directory {tmp_path / 'no'} does not exist." in printed
-
-
-def test_corrupted_data(tmp_path: Path) -> None:
-    raw = tmp_path / "mnist" / "MNIST" / "raw"
-    raw.mkdir(parents=True)
-    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        (raw / f"{name}-ubyte.gz").write_bytes(b"not what it was")
-    study = write_study(tmp_path, tasks="{mnist: {num_steps: 20}}")
-    for command in (("data", "mnist"), ("run", study, "--results", tmp_path / "results")):
-        printed = refused(*command, "--data-dir", tmp_path)
-        assert "train-images-idx3-ubyte.gz is corrupted: its md5 is " in printed
-        assert f"Delete it and run `lr-sweep data mnist --data-dir {tmp_path}`" in printed
 
 
 def test_data_by_name(tmp_path: Path) -> None:

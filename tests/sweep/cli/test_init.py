@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
-from torch import Tensor
 
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.small_runs import same_bits
 from lr_sweep.tests.support.tiny_study import (
     ROOT,
     cohort_here,
@@ -26,8 +22,6 @@ from lr_sweep.tests.support.tiny_study import (
     said,
     succeeds,
 )
-from lr_sweep.tests.support.waiting import wait_until
-from lr_sweep.trainables.checkpoint import checkpoints, read_checkpoint
 
 KINDS: dict[str, list[str]] = {
     "torch": [],
@@ -77,17 +71,6 @@ def test_it_runs_as_it_is_and_resumes_to_the_bit(kind: str, tmp_path: Path) -> N
     assert "nothing differs" in probed
 
 
-TRAIN = """
-import sys
-from pathlib import Path
-from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.tiny_study import cohort_here, events_of, runs_of
-results = Path(sys.argv[1])
-started, *_ = events_of(cohort_here(runs_of(Path("mine.yaml"), results)[:1], Results(results), every_s=0.0))
-print("resumed from", started.step)
-"""
-
-
 RESUME = """
 from pathlib import Path
 from lr_sweep.tests.support.own_study import resumes_exactly
@@ -112,20 +95,15 @@ ACCUMULATED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SHUFFLED)
-def test_shuffled_data_resume_in_mid_epoch(kind: str, tmp_path: Path) -> None:
+def test_shuffled_data_resume_in_mid_epoch_and_with_accumulated_gradients(kind: str, tmp_path: Path) -> None:
     """The stops are neither ends of epochs, which have 16 or 64 steps, nor evaluations, of which there are 3."""
     command("-m", "lr_sweep.sweep", "init", *KINDS[kind], folder=tmp_path)
-    assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: True\n")
-    change(tmp_path / "train.py", SHUFFLED[kind])
-    assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: False\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ACCUMULATED)
-def test_a_step_with_accumulated_gradients_is_an_optimizer_s_step(kind: str, tmp_path: Path) -> None:
-    command("-m", "lr_sweep.sweep", "init", *KINDS[kind], folder=tmp_path)
-    change(tmp_path / "train.py", *ACCUMULATED[kind])
-    assert command("-c", RESUME, folder=tmp_path).endswith("resumes exactly: True\n")
+    script = tmp_path / "train.py"
+    starter = script.read_text()
+    for changes, exactly in (((), True), (ACCUMULATED[kind], True), ((SHUFFLED[kind],), False)):
+        script.write_text(starter)
+        change(script, *changes)
+        assert command("-c", RESUME, folder=tmp_path).endswith(f"resumes exactly: {exactly}\n")
 
 
 def change(script: Path, *replaced: tuple[str, str]) -> None:
@@ -133,36 +111,6 @@ def change(script: Path, *replaced: tuple[str, str]) -> None:
         text = script.read_text()
         assert old in text
         script.write_text(text.replace(old, new))
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_ends_with_the_bits_of_an_undisturbed_one(tmp_path: Path) -> None:
-    command("-m", "lr_sweep.sweep", "init", folder=tmp_path)
-    study = tmp_path / "mine.yaml"
-    study.write_text(re.sub("num_steps: .*", "num_steps: 400", study.read_text()))  # else it ends before it is killed
-    run_id = runs_of(study, tmp_path / "whole")[0].run_id
-    whole, killed = (Results(tmp_path / name).checkpoints(run_id) for name in ("whole", "killed"))
-    command("-c", TRAIN, "whole", folder=tmp_path)
-    with subprocess.Popen([sys.executable, "-c", TRAIN, "killed"], cwd=tmp_path, env=environment()) as process:
-        wait_until(lambda: checkpoints(killed) or process.poll() is not None, "a checkpoint", 900)
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
-    step = int(checkpoints(killed)[0].stem.split("-")[1])
-    assert 0 < step < 400
-    assert command("-c", TRAIN, "killed", folder=tmp_path).endswith(f"resumed from {step}\n")
-    (resumed, progress), (tensors, undisturbed) = (last_state(folder) for folder in (killed, whole))
-    assert same_bits(resumed, tensors)
-    assert (progress.pop("resumed"), undisturbed.pop("resumed")) == ("exactly", "never")
-    for each in (progress, undisturbed):
-        del each["elapsed_s"], each["own"]["watched"]
-        each["curve"] = [{**point, "time_ms": 0, "elapsed_s": 0} for point in each["curve"]]
-    assert progress == undisturbed
-
-
-def last_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    found = read_checkpoint(checkpoints(folder)[0])
-    assert found is not None
-    return found
 
 
 @pytest.mark.slow

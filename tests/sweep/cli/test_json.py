@@ -71,6 +71,7 @@ def test_plan_counts_what_is_left(tmp_path: Path) -> None:
     assert [cell["left"] for cell in plan["cells"]] == [2, 2]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_judge_and_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [

@@ -107,16 +107,13 @@ def test_what_is_read_of_a_study_fits_sixty_columns(
     assert any(LONG[0] in line for line in lines)
 
 
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_errors_fit_the_terminal_and_are_one_line_in_a_pipe(is_terminal: bool) -> None:
+def test_errors_fit_the_terminal() -> None:
+    """In a pipe they are one line: `test_as_a_user_starts_it`."""
     primary, secondary = pty.openpty()
     command = [sys.executable, "-m", "lr_sweep.sweep", "plan", "quikstart"]
-    with subprocess.Popen(
-        command, stderr=secondary if is_terminal else subprocess.PIPE, env=os.environ | {"COLUMNS": "60"}, text=True
-    ) as process:
-        text = os.read(primary, 4000).decode() if is_terminal else process.communicate()[1]
+    with subprocess.Popen(command, stderr=secondary, env=os.environ | {"COLUMNS": "60"}, text=True):
+        lines = os.read(primary, 4000).decode().splitlines()
     os.close(primary)
     os.close(secondary)
-    lines = text.splitlines()
-    assert (max(map(len, lines)) <= 60) == is_terminal
+    assert max(map(len, lines)) <= 60
     assert " ".join(line.strip() for line in lines).startswith("error: unknown study 'quikstart'; did you mean 'quick")

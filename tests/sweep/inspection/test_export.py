@@ -9,7 +9,7 @@ import pytest
 
 from lr_sweep.analysis.judge.judge import judged
 from lr_sweep.analysis.judge.reading import Reading
-from lr_sweep.analysis.metric import ACCURACY, Metric
+from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import CURVES
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
@@ -25,11 +25,8 @@ from lr_sweep.tests.support.tiny_study import said
 
 CURVE: list[Point] = [(10, 0.25, 0.5), (20, 0.75, 0.625)]
 METRICS = [
-    ACCURACY,
     Metric(name="accuracy", is_fraction=False),  # in percent
-    Metric(name="loss", higher_is_better=False, is_fraction=False),
     Metric(name="score", higher_is_better=False),
-    Metric(name="score", higher_is_better=True, is_fraction=False),
     Metric(name="error in seconds", higher_is_better=True, is_fraction=False),
 ]
 

@@ -158,14 +158,6 @@ def test_of_two_studies_the_higher_budget_counts(made: Made, name: str) -> None:
     assert made.results.checkpoints(made.ids["extended"]).exists()
 
 
-def test_a_run_whose_row_is_damaged_is_left_alone(made: Made) -> None:
-    made.results.run(made.ids["unwanted"]).write_bytes(b"no table")
-    before = made.files()
-    said, _ = made.gc(only=[UNWANTED])
-    assert said[0].startswith(f"note: cannot read {made.results.run(made.ids['unwanted'])}")
-    assert before - made.files() == {"curves/unwanted, started.parquet", *checkpoint("unwanted, started")}
-
-
 def test_a_kill_at_any_file_leaves_no_row_without_its_curve(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     real, removed = gc.remove_below, 0
 

@@ -50,12 +50,3 @@ def test_commands_that_train_nothing_read_them(results: Results, tmp_path: Path)
     succeeds("export", tmp_path / "curves.csv", *at)
     assert (pd.read_csv(tmp_path / "curves.csv")["variant"] == "lora").sum() == 12
     succeeds("gc", "--yes", *at)
-
-
-@pytest.mark.slow
-def test_report_judge_and_mlflow_show_them(results: Results, tmp_path: Path) -> None:
-    at = ("--results", results.root)
-    assert "lora " in succeeds("report", "adapted", *at)
-    table = results.root / "studies" / "adapted" / "report" / "runs.csv"
-    assert "lora" in succeeds("judge", table, "--out", tmp_path / "judged")
-    assert "adapted: 12 runs" in succeeds("export", "--mlflow", *at)

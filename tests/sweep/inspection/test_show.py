@@ -6,10 +6,10 @@ import hashlib
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.inspection.show import log_text, run_text
 from lr_sweep.sweep.results.directory import Results
@@ -68,16 +68,6 @@ def test_a_complete_run(results: Results) -> None:
     }
 
 
-def test_a_run_that_resumed_inexactly(results: Results) -> None:
-    inexact = {"resumed": "inexactly", "not_saved": "average"}
-    write_end(results.root, RUN, content=CONTENT, **inexact)
-    text = run_text(results, RUN)
-    assert facts(text)["status"] == "complete, resumed inexactly"
-    assert facts(text, "row").items() >= inexact.items()
-    write_end(results.root, RUN, "diverged", content=CONTENT, diverged_at_step=400, resumed="unchecked")
-    assert facts(run_text(results, RUN))["status"] == "diverged at step 400, resumed unchecked"
-
-
 def test_the_curve_is_a_table(results: Results) -> None:
     write_curve(results.root, RUN, 3)
     assert run_text(results, RUN).splitlines()[-4:] == [
@@ -116,19 +106,22 @@ def test_an_unknown_run(results: Results) -> None:
     assert facts(text, "wanted by") == {"no study": "that is recorded here"}
 
 
-def test_a_run_that_diverged(results: Results) -> None:
-    write_end(results.root, RUN, "diverged", num_steps=37, diverged_at_step=37)
+@pytest.mark.parametrize(
+    ("status", "changes", "named"),
+    [
+        ("complete", {"resumed": "inexactly", "not_saved": "average"}, "complete, resumed inexactly"),
+        ("diverged", {"diverged_at_step": 37, "resumed": "unchecked"}, "diverged at step 37, resumed unchecked"),
+        ("failed", {"failure": "no memory left", "git_commit": None}, "failed"),
+    ],
+)
+def test_how_a_run_ended(results: Results, status: str, changes: dict[str, Any], named: str) -> None:
+    write_end(results.root, RUN, status, content=CONTENT, num_steps=400 if status == "complete" else 37, **changes)
     text = run_text(results, RUN)
-    assert facts(text)["status"] == "diverged at step 37"
-    assert facts(text, "wanted by") == {"small": "up to step 400: diverged"}
-    assert facts(text, "row")["weights_checksum"] == "none"
-
-
-def test_a_run_that_failed(results: Results) -> None:
-    write_end(results.root, RUN, "failed", num_steps=100, failure="no memory left", git_commit=None, git_dirty=None)
-    text = run_text(results, RUN)
-    assert (facts(text)["status"], facts(text)["failure"]) == ("failed", "no memory left")
-    assert facts(text, "row")["git_commit"] == "none"
+    assert facts(text)["status"] == named
+    assert facts(text, "wanted by") == {"small": f"up to step 400: {status}"}
+    shown = facts(text, "row") | facts(text)
+    for name in changes.keys() - {"diverged_at_step"}:
+        assert shown[name] == str(changes[name] or "none")
 
 
 def test_a_prefix_names_a_run(results: Results) -> None:
@@ -151,13 +144,6 @@ def test_a_prefix_of_several_names_them(results: Results) -> None:
     assert text.startswith("11 runs begin with 'abcd'; give more letters: abcd000000000000, abcd000000000001, ")
     assert (text.count("abcd0"), text.endswith("; `ls` lists all")) == (10, True)
     assert facts(run_text(results, RUN))["run"] == RUN
-
-
-def test_damage_is_reported(results: Results) -> None:
-    write_curve(results.root, RUN, 3)
-    results.curve(RUN).write_bytes(b"no Parquet")
-    with pytest.raises(RecordError, match="cannot read"):
-        run_text(results, RUN)
 
 
 def test_the_log_of_a_run(results: Results) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
@@ -20,8 +19,9 @@ from lr_sweep.common.files import hash_file
 from lr_sweep.sweep.inspection.verify import Verification, probe_study, verify
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.own_study import write_function, write_own_study
-from lr_sweep.tests.support.tiny_study import in_process, said, succeeds, train, write_study
+from lr_sweep.tests.support.own_study import write_function
+from lr_sweep.tests.support.records import summary_of
+from lr_sweep.tests.support.tiny_study import in_process, train, write_study
 from lr_sweep.trainables.own.exactness import Probe
 
 CLEAN = "2 runs, 4 evaluations, 2 checkpoints, 1 weights: no problems"
@@ -73,20 +73,6 @@ def change(path: Path, how: Change) -> None:
     write_parquet(path, rows, columns)
 
 
-def test_a_sound_record_has_no_problems(results: Results) -> None:
-    assert verify_lines(results) == [CLEAN]
-
-
-def test_files_without_checksums_are_sound(results: Results) -> None:
-    for path in [
-        *results.root.glob("runs/*"),
-        *results.root.glob("curves/*"),
-        *results.root.glob("*/*/wanted.parquet"),
-    ]:
-        pq.write_table(pq.read_table(path), path)
-    assert verify_lines(results) == [CLEAN]
-
-
 def set_content(**values: Any) -> Change:
     def how(rows: list[dict[str, Any]]) -> None:
         content = json.loads(rows[0]["content"]) | values
@@ -132,13 +118,17 @@ def test_a_row_that_cannot_be(results: Results, how: Change, wanted: str) -> Non
         (lambda rows: rows.insert(0, rows[0]), "evaluation 2 is at step 10, want 20"),
         (lambda rows: rows.pop(0), "evaluation 1 is at step 20, want 10"),
         (lambda rows: rows.pop(), "its last evaluation is at step 10, want 20: its row says complete at step 20"),
+        # of another training, as after two directories were joined
+        (lambda rows: rows[1].update(validation=1.5), "its validation at step "),
+        (lambda rows: [row.update(test=1.5) for row in rows], "its test at step "),
     ],
 )
 def test_a_curve_that_cannot_be(results: Results, how: Change, wanted: str) -> None:
     path, row = results.curve(first_id(results)), results.run(first_id(results))
     change(path, how)
     problem, summary = verify_lines(results)
-    assert problem == f"problem: {path}: {wanted}: delete it, and {row} if there is one, and run the study again"
+    assert problem.startswith(f"problem: {path}: {wanted}")
+    assert problem.endswith(f": delete it, and {row} if there is one, and run the study again")
     assert summary.endswith(": 1 problem")
 
 
@@ -161,6 +151,15 @@ def test_a_diverged_run_has_the_evaluations_before_it_diverged(
     else:
         results.curve(run_id).unlink()
     assert verify_lines(results)[0].endswith("no problems")
+
+
+def test_directories_that_are_joined_by_copying_files_have_the_runs_of_both(results: Results, tmp_path: Path) -> None:
+    study = write_study(tmp_path, variants=("unfrozen-random",), study="second").rename(tmp_path / "second.yaml")
+    train(study, Results(tmp_path / "other"))
+    shutil.copytree(tmp_path / "other", results.root, dirs_exist_ok=True)
+    assert verify_lines(results) == ["4 runs, 8 evaluations, 4 checkpoints, 1 weights: no problems"]
+    for name in ("tiny", "second"):
+        assert summary_of(results.root, name).runs["status"].tolist() == ["complete"] * 2
 
 
 def test_a_failed_run_may_have_trained_past_its_last_evaluation(results: Results) -> None:
@@ -190,16 +189,11 @@ def test_a_study_that_cannot_be_read(results: Results) -> None:
     assert verify_lines(results)[0].startswith(f"problem: cannot read {folder / 'study.json'}")
 
 
-def test_while_a_sweep_writes(results: Results) -> None:
+def test_what_a_sweep_is_just_writing_is_no_problem(results: Results) -> None:
     (results.root / "runs" / ".ab.parquet.77.partial").touch()
-    with results.writing("tiny"):
-        assert verify_lines(results) == ["a sweep is writing here: what it adds from now on may not be checked", CLEAN]
-
-
-def test_a_study_that_a_sweep_is_just_writing_is_no_problem(results: Results) -> None:
     (results.study("tiny") / "study.json").unlink()
     with results.writing("tiny"):
-        assert verify_lines(results)[1:] == [CLEAN]
+        assert verify_lines(results) == ["a sweep is writing here: what it adds from now on may not be checked", CLEAN]
     assert verify_lines(results)[-1].endswith("1 problem")
 
 
@@ -228,12 +222,6 @@ def test_files_that_vanish_or_change_meanwhile_are_no_problems(
     assert not checkpoint.exists()
 
 
-def test_exit_codes(results: Results) -> None:
-    succeeds("verify", "--results", results.root)
-    results.run(first_id(results)).write_bytes(b"")
-    assert said("verify", "--results", results.root)[0] == 1
-
-
 UNSAVED = """
 unsaved = torch.zeros(1)
 weight = torch.nn.Parameter(torch.zeros(1))
@@ -250,16 +238,15 @@ def lines(study: Path) -> tuple[int, list[str]]:
     return probe_study(load_study(study), study.parent, found.append), found
 
 
-def test_a_sound_function(tmp_path: Path) -> None:
-    assert lines(write_own_study(tmp_path / "own")) == (
-        0,
-        [f"cnn digits conv {variant}: {Probe().text()}" for variant in ("adamw", "sgd")],
+def test_each_cell_s_function_is_sound_or_a_problem(tmp_path: Path) -> None:
+    body = "assert run.options['fine'], 'x'\nfor step in session.steps():\n    if session.due:\n        "
+    study = write_function(
+        tmp_path, f"{body}session.report(validation=0.5, test=0.5)", variants="{good: {fine: true}, bad: {fine: false}}"
     )
-
-
-def test_a_function_that_fails(tmp_path: Path) -> None:
-    number, (line,) = lines(write_function(tmp_path, "raise KeyError('x')"))
-    assert (number, line.startswith("problem: mine "), "KeyError: 'x'" in line) == (1, True, True)
+    number, (sound, problem) = lines(study)
+    assert (number, sound) == (1, f"mine mine train good: {Probe().text()}")
+    assert problem.startswith("problem: mine ")
+    assert "AssertionError: x" in problem
 
 
 def test_a_study_without_one(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.sweep.mirror.client import MirrorError, open_client, tracking_uri
 from lr_sweep.sweep.mirror.content import metric_names
 from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
-from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_curve, write_end, write_study
+from lr_sweep.tests.support.mirrored_record import find, new_mirror, points, write_curve, write_end
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
 
 
@@ -84,28 +83,6 @@ def test_a_locked_database_is_reported_with_what_to_do(results: Path) -> None:
         assert thread.finish(results, 0.1) == [
             "not in MLflow yet: 1 run; the next `run` of this study mirrors the rest"
         ]
-
-
-def test_unreachable_server_is_reported_once_and_a_later_sync_catches_up(results: Path) -> None:
-    write_study(results, ["aa", "bb"])
-    write_curve(results, "bb", 2)
-    problems: list[str] = []
-    uri = f"http://me:secret@127.0.0.1:{free_port()}"
-    thread = MirrorThread(new_mirror(results, uri=uri), problems.append, retry_s=0.01, max_retry_s=0.05)
-    thread.changed("aa", "bb")
-    wait_until(lambda: problems, "a problem")
-    time.sleep(0.3)
-    assert sorted(thread.close(timeout_s=20.0)) == ["aa", "bb"]
-    (problem,) = problems
-    assert "training continues" in problem
-    assert "secret" not in problem
-    good: list[str] = []
-    thread = MirrorThread(new_mirror(results), good.append)
-    thread.changed("aa", "bb")
-    assert thread.close(timeout_s=30.0) == []
-    assert good == []
-    assert len(points(tracking_uri(results), "aa", "test_loss")) == 4
-    assert len(points(tracking_uri(results), "bb", "test_loss")) == 2
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -111,8 +112,7 @@ def test_runs_without_a_row_are_known_by_their_checkpoints(tmp_path: Path, monke
     assert changes(study, results)[0] == "1 recorded run was trained by another version of trainables/stacked/layers.py"
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_a_run_that_resumed_after_a_change_is_a_problem_of_the_report(
+def test_a_run_that_resumed_after_a_change_has_both_versions_in_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, results = write_study(tmp_path, rates=(1e-3,), variants=("unfrozen-random",)), tmp_path / "results"
@@ -120,8 +120,10 @@ def test_a_run_that_resumed_after_a_change_is_a_problem_of_the_report(
     old = {"datasets/digits.py": "old"}
     monkeypatch.setattr("lr_sweep.sweep.results.changes.code_of", lambda task, engine: old)
     train(study, results)
-    text = succeeds("report", "tiny", "--results", results)
-    assert "problem: unfrozen-random: 1 of 1 runs resumed after a change of datasets/digits.py" in text
+    (row,) = rows(results).values()
+    first, second = json.loads(row["code"])
+    assert (first["from_step"], second) == (0, {"from_step": 10, "files": old})
+    assert first["files"].keys() >= old.keys()
 
 
 @pytest.fixture

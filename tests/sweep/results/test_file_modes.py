@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ def modes(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): oct(path.stat().st_mode & 0o777) for path in folder.rglob("*")}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_file_of_a_results_directory_follows_the_umask(tmp_path: Path) -> None:
     """Checkpoints and weights, too, which safetensors leaves to their owner alone."""
     results = Results(tmp_path / "results")
@@ -50,40 +51,31 @@ def shared() -> Iterator[Results]:
         yield results
 
 
-Close = Callable[[Results], Path]
-"""Closes something to other users, and returns it."""
+RUN, WEIGHTS = run_id_of(0), "pretrained/gpt2-2x16-000000000000"
+PARTS = {
+    **{"row": (f"runs/{RUN}.parquet", 0o600), "curve": (f"curves/{RUN}.parquet", 0o600)},
+    **{"checkpoint": (f"checkpoints/{RUN}/step-*", 0o600), "weights": (f"{WEIGHTS}/model.safetensors", 0o600)},
+    "facts about weights": (f"{WEIGHTS}/pretraining.json", 0o600),
+    **{name: (f"studies/first/{name}", 0o600) for name in ("wanted.parquet", "study.json")},
+    **{"folder of checkpoints": (f"checkpoints/{RUN}", 0o700), "folder of weights": (WEIGHTS, 0o700)},
+    **{"all checkpoints": ("checkpoints", 0o700), "checkpoints' names alone": ("checkpoints", 0o744)},
+    **{"all weights": ("pretrained", 0o700), "weights' names alone": ("pretrained", 0o744)},
+    "folder of a study": ("studies/first", 0o700),
+}
+"""Parts of a record that `verify` can do without, as patterns, and modes that close them to other users."""
+RECORD = {
+    **{"runs": ("runs", 0o700), "curves": ("curves", 0o744), "studies": ("studies", 0o700)},
+    **{"all": ("", 0o700), "format": ("format.json", 0o600)},
+}
 
 
-def closed(path: Path, mode: int) -> Path:
+def closed(results: Results, what: str) -> Path:
+    pattern, mode = (PARTS | RECORD)[what]
+    (path,) = results.root.parent.glob(f"{results.root.name}/{pattern}")
     path.chmod(mode)
     return path
 
 
-FILES: dict[str, Close] = {
-    "row": lambda results: closed(results.run(run_id_of(0)), 0o600),
-    "curve": lambda results: closed(results.curve(run_id_of(0)), 0o600),
-    "checkpoint": lambda results: closed(next(results.checkpoints(run_id_of(0)).iterdir()), 0o600),
-    "weights": lambda results: closed(next(results.pretrained.glob("*/model.safetensors")), 0o600),
-    "facts about weights": lambda results: closed(next(results.pretrained.glob("*/pretraining.json")), 0o600),
-    "wanted": lambda results: closed(results.study("first") / "wanted.parquet", 0o600),
-    "study": lambda results: closed(results.study("first") / "study.json", 0o600),
-}
-FOLDERS: dict[str, Close] = {
-    "folder of checkpoints": lambda results: closed(results.checkpoints(run_id_of(0)), 0o700),
-    "all checkpoints": lambda results: closed(results.root / "checkpoints", 0o700),
-    "checkpoints' names alone": lambda results: closed(results.root / "checkpoints", 0o744),
-    "folder of weights": lambda results: closed(next(results.pretrained.iterdir()), 0o700),
-    "all weights": lambda results: closed(results.pretrained, 0o700),
-    "weights' names alone": lambda results: closed(results.pretrained, 0o744),
-    "folder of a study": lambda results: closed(results.study("first"), 0o700),
-}
-RECORD: dict[str, Close] = {
-    "runs": lambda results: closed(results.root / "runs", 0o700),
-    "curves": lambda results: closed(results.root / "curves", 0o744),
-    "studies": lambda results: closed(results.root / "studies", 0o700),
-    "all": lambda results: closed(results.root, 0o700),
-    "format": lambda results: closed(results.root / "format.json", 0o600),
-}
 READING = ("ls", "status", "report")
 
 
@@ -99,10 +91,10 @@ def problems(results: Results) -> set[str]:
     return {line for line in printed.splitlines() if line.startswith("problem: ")}
 
 
-@pytest.mark.parametrize("what", [*FILES, *FOLDERS])
+@pytest.mark.parametrize("what", PARTS)
 def test_what_another_user_may_not_read_is_not_called_damaged(copy: Results, what: str) -> None:
     before = problems(copy)
-    path = (FILES | FOLDERS)[what](copy)
+    path = closed(copy, what)
     with as_another_user():
         (problem,) = problems(copy) - before
     assert problem.startswith(f"problem: cannot read {path}")
@@ -112,7 +104,7 @@ def test_what_another_user_may_not_read_is_not_called_damaged(copy: Results, wha
 
 OF_RECORD = [*((what, "ls") for what in RECORD), *(("runs", command) for command in READING[1:])]
 OF_RECORD += [("all", command) for command in ("verify", "show", "gc", "export")]
-OF_FILE = [(what, command) for what in ("row", "wanted", "all checkpoints") for command in READING]
+OF_FILE = [(what, command) for what in ("row", "wanted.parquet", "all checkpoints") for command in READING]
 OF_FILE.remove(("all checkpoints", "report"))  # a report does without
 
 
@@ -120,8 +112,8 @@ OF_FILE.remove(("all checkpoints", "report"))  # a report does without
 def test_what_cannot_be_read_is_named_and_a_closed_record_does_not_seem_empty(
     copy: Results, what: str, command: str
 ) -> None:
-    path = (FILES | FOLDERS | RECORD)[what](copy)
-    rest = {"status": ["first"], "show": [run_id_of(0)], "report": ["first"]}
+    path = closed(copy, what)
+    rest = {"status": ["first"], "show": [RUN], "report": ["first"]}
     rest |= {"gc": ["--yes"], "export": [str(copy.root.parent / "a.csv")]}
     with as_another_user():
         message = refused(command, *rest.get(command, []), "--results", copy.root)

@@ -22,7 +22,6 @@ from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.tests.support.scripted_trials import (
     Bench,
-    Killed,
     Landscape,
     grid_bench,
     planned,
@@ -99,7 +98,7 @@ def test_each_cell_gets_its_fresh_seeds_once_the_rates_are_chosen(ended: Bench) 
 def test_as_many_as_it_takes_ends_for_each_pair(make: Callable[..., Bench]) -> None:
     """Four seeds each decide the clear lead, so that the two others alone get further ones, one by one, to the most."""
     bench = make(fresh=UNTIL_DECIDED)
-    outcome = bench.run(Landscape(tests=TESTS), report=True)
+    outcome = bench.run(Landscape(tests=TESTS))
     assert (outcome.trained, outcome.failed) == (3 * 2 * 3 + 4 + 6 + 6, 0)
     seeds = {CLEAR: [3, 4, 5, 6], NEAR: [3, 4, 5, 6, 7, 8], ALIKE: [3, 4, 5, 6, 7, 8]}
     assert fresh_seeds(bench) == {(variant, 1e-3): seeds[variant] for variant in TESTS}
@@ -188,30 +187,23 @@ def test_it_waits_for_all_that_chooses(make: Callable[..., Bench]) -> None:
     assert "; the runs that choose the rates have not all ended" in status_text(bench.results, "tiny")
 
 
-def test_the_plan_counts_the_most(make: Callable[..., Bench]) -> None:
-    bench = make(fresh="4")
-    plan = planned(bench)
+def test_the_plan_counts_the_most(make: Callable[..., Bench], ended: Bench) -> None:
+    plan = planned(make("new", fresh="4"))
     assert len(plan.wanted) == 3 * 2 * 3 + 3 * 4
-    text = plan_on(plan, {"CPU": 2.0})
-    assert "fresh      4 fresh seeds, at the chosen rate of 3 cells: 12 runs" in text
-    with pytest.raises(Killed):
-        bench.run(Landscape(events_left=4 * (18 + 6 + 1), tests=TESTS))
-    assert len(planned(bench).wanted) == 18 + 12
-    bench.run(Landscape(tests=TESTS))
-    plan = planned(bench)
-    assert (len(plan.wanted), len(plan.reconciled.to_train)) == (30, 0)
-    load(bench, fresh=UNTIL_DECIDED)
-    plan = planned(bench)
+    assert "fresh      4 fresh seeds, at the chosen rate of 3 cells: 12 runs" in plan_on(plan, {"CPU": 2.0})
+    assert (len(planned(ended).wanted), len(planned(ended).reconciled.to_train)) == (18 + 6, 0)
+    load(ended, fresh=UNTIL_DECIDED)
+    plan = planned(ended)
     assert "up to 6 fresh seeds, until each pair is decided" in plan_on(plan, {"CPU": 2.0})
-    assert len(plan.wanted) == 18 + 4 + 6 + 6
-    succeeds("verify", "--results", bench.results.root)
+    assert len(plan.wanted) == 18 + 3 * 6
+    succeeds("verify", "--results", ended.results.root)
 
 
 def test_rates_that_are_added_later_are_counted_beside_fresh_seeds(ended: Bench) -> None:
     """Two more rates of three seeds; two fresh seeds a cell are there."""
-    load(ended, rates=(1e-5, 1e-4, 1e-3), fresh="20")
+    load(ended, rates=(1e-5, 1e-4, 1e-3))
     ended.run(Landscape(tests=TESTS))
-    load(ended, rates=(1e-5, 1e-4, 1e-3), fresh="20", refine="2")
+    load(ended, rates=(1e-5, 1e-4, 1e-3), refine="2")
     assert len(planned(ended).reconciled.to_train) == 3 * 2 * 3
 
 

@@ -51,12 +51,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ben
     ("kind", "num_events"),
     [
         ("search", 27),
-        ("fresh", 30),
         *[pytest.param("search", number, marks=LATE) for number in (0, 7, 60)],
         *[pytest.param("space", number, marks=LATE) for number in (7, 30)],
         *[pytest.param("winners", number, marks=LATE) for number in (20, 36, 41)],
         *[pytest.param("refine", number, marks=LATE) for number in (0, 7, 50, 70, 85, 110)],
-        *[pytest.param("fresh", number, marks=LATE) for number in (0, 18, 24, 41, 57, 66)],
+        *[pytest.param("fresh", number, marks=LATE) for number in (0, 18, 24, 30, 41, 57, 66)],
         pytest.param("fixed", 40, marks=LATE),
     ],
 )

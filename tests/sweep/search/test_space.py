@@ -103,15 +103,9 @@ def test_plan_and_proposals_have_the_space_and_an_edited_one_holds_from_the_next
         ("{dropout: {low: 0, high: 0.3}}", "search.space.dropout.low: got 0, want more than 0 on a log scale"),
         ("{dropout: {low: 0.3, high: 0.1}}", "search.space.dropout.high: got 0.1, want more than low = 0.3"),
         ("{dropout: {low: 0.1, high: 1.5}}", "search.space.dropout: "),
-        (
-            "{dropout: 0.1}",
-            "search.space.dropout: got 0.1, want a range, {low: 1e-3, high: 1e-1, scale: log}, or a list",
-        ),
+        ("{dropout: 0.1}", "search.space.dropout: got 0.1, want a range, {low: 1e-3, high: 1e-1, scale: log}, or a l"),
         ("{momentum: [0.5, 0.95]}", "search.space.momentum: unknown option 'momentum'"),
-        (
-            "{optimizer: [adam, sgd], parametrization: [standard, mup]}",
-            "search.space: parametrization: mup has no rule for optimizer: sgd",
-        ),
+        ("{optimizer: [adam, sgd], parametrization: [standard, mup]}", "search.space: parametrization: mup has no ru"),
         ("{weight_decay: {low: 0.12345, high: 1}}", "search.space.weight_decay.low: 0.12345 has more than 3 signif"),
     ],
 )

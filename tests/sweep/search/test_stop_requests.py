@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from lr_sweep.analysis.record.read import read_curves, read_runs, read_wanted
-from lr_sweep.analysis.statistics.selection.summary import summarise
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
@@ -16,6 +14,7 @@ from lr_sweep.sweep.results.run_state import State
 from lr_sweep.sweep.search.state import reconcile
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.runs import WantedRun
+from lr_sweep.tests.support.records import summary_of
 from lr_sweep.tests.support.tiny_study import cohort_here, curves, events_of, rows, runs_of, train
 from lr_sweep.tests.support.tiny_study import write_study as write_tiny_study
 from lr_sweep.trainables.worker.messages import Advanced, Finished
@@ -53,6 +52,9 @@ def test_a_run_ends_and_the_others_train_on(study: Path, tmp_path: Path, engine:
     assert not results.stop_requests.exists()
     assert ["all", "1", "0", "0", "1", "0", "0"] in [line.split() for line in status_text(results, "tiny").splitlines()]
     assert verify(results, print) == 0
+    summary = summary_of(results.root, "tiny")
+    assert list(summary.runs["status"]) == ["missing", "complete"]
+    assert summary.cells["learning_rate"].tolist() == [1e-2]
 
 
 def test_a_trial_that_is_retried_trains_no_stopped_run_further(study: Path, tmp_path: Path) -> None:
@@ -80,11 +82,3 @@ def test_it_is_trained_further_on_request_to_the_same_curve(study: Path, tmp_pat
     train(study, undisturbed)
     assert curves(results.root) == curves(undisturbed.root)
     assert {row["status"] for row in rows(results.root).values()} == {"complete"}
-
-
-def test_reports_count_it_as_missing(study: Path, tmp_path: Path) -> None:
-    results = Results(tmp_path / "results")
-    trained_until_stopped(study, results, "plain")
-    summary = summarise(read_wanted(results.root, "tiny"), read_runs(results.root), read_curves(results.root))
-    assert list(summary.runs["status"]) == ["missing", "complete"]
-    assert summary.cells["learning_rate"].tolist() == [1e-2]

@@ -16,8 +16,8 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import Results
+from lr_sweep.sweep.study import settings
 from lr_sweep.sweep.study.file import load_study, study_to_yaml
-from lr_sweep.sweep.study.settings import StopEarly
 from lr_sweep.sweep.tune import run_study
 from lr_sweep.sweep.tune.run_study import Options
 from lr_sweep.sweep.tune.trials import Reported, TrialEvent
@@ -76,16 +76,14 @@ class Lockstep:
             yield Reported()
 
 
-def stopping_bench(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, rule: str = "{rule: median}", runs_per_trial: int = 100, **more: Any
-) -> Bench:
+def stopping_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, runs_per_trial: int = 100, **more: Any) -> Bench:
     """A bench of two cells with 2 seeds; every evaluation from 10 steps on is a rung.
 
     At 10 steps 1e-5 and 3e-2 are below the median of the others. Of the three that are left each has two others, which
     are too few to stop it.
     """
     more = {"num_steps": BUDGET, "rates": RATES, "seeds": 2, "runs_per_trial": runs_per_trial} | more
-    return grid_bench(folder, monkeypatch, stop_early=rule, **more)
+    return grid_bench(folder, monkeypatch, stop_early="median", **more)
 
 
 def rungs(bench: Bench) -> pd.DataFrame:
@@ -126,7 +124,9 @@ def test_what_is_left_of_the_first_seed_gets_the_others(tmp_path: Path, monkeypa
 
 
 def test_nothing_stops_before_the_first_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = stopping_bench(tmp_path, monkeypatch, "{rule: median, first: 15}", rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2))
+    """The first rung is at 11.1 steps, rounded up to an evaluation."""
+    monkeypatch.setitem(globals(), "BUDGET", 100)
+    bench = stopping_bench(tmp_path, monkeypatch, rates=(1e-5, 1e-4, 1e-3, 2e-3, 3e-2))
     bench.run(Lockstep())
     stopped = by_rate(bench.results, "stopped_at_step")
     assert (stopped[1e-3], stopped[2e-3], stopped[1e-5], stopped[3e-2]) == ({None}, {None}, {20}, {20})
@@ -229,17 +229,16 @@ def test_plan_status_and_a_copy_know_it(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("rule", "num_steps", "wanted"),
+    ("num_steps", "wanted"),
     [
-        (StopEarly(), 900, (100, 200, 300, 400, 500, 600, 700, 800)),
-        (StopEarly(), 1000, (200, 300, 400, 500, 600, 700, 800, 900)),  # a ninth is 111 steps
-        (StopEarly(first=1), 300, (100, 200)),
-        (StopEarly(first=150), 500, (200, 300, 400)),
-        (StopEarly(first=1000), 900, ()),
+        (900, (100, 200, 300, 400, 500, 600, 700, 800)),
+        (1000, (200, 300, 400, 500, 600, 700, 800, 900)),  # a ninth is 111 steps
+        (300, (100, 200)),
+        (100, ()),
     ],
 )
-def test_rungs(rule: StopEarly, num_steps: int, wanted: tuple[int, ...]) -> None:
-    assert tuple(rule.rungs(num_steps, 100)) == wanted
+def test_rungs(num_steps: int, wanted: tuple[int, ...]) -> None:
+    assert tuple(settings.rungs(num_steps, 100)) == wanted
 
 
 def test_on_a_cluster_with_results_in_an_object_store_it_is_refused(

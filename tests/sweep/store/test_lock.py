@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,27 +36,24 @@ def test_one_writer(machines: Machines) -> None:
 
 
 def test_of_several_that_ask_at_once_one_may_write(machines: Machines) -> None:
-    for _ in range(2):
-        holding: list[StoreLock] = []
-        together = threading.Barrier(4)
+    holding: list[StoreLock] = []
+    together = threading.Barrier(4)
 
-        def ask(lock: StoreLock, holding: list[StoreLock] = holding, together: threading.Barrier = together) -> None:
-            together.wait()
-            try:
-                lock.acquire()
-            except UserError:
-                return
+    def ask(lock: StoreLock) -> None:
+        together.wait()
+        with suppress(UserError):
+            lock.acquire()
             holding.append(lock)
 
-        threads = [threading.Thread(target=ask, args=(lock_of(f"study-{number}"),)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        (held,) = holding
-        assert current_writer(ObjectStore(URI))["study"].startswith("study-")
-        held.release()
-        assert current_writer(ObjectStore(URI)) == {}
+    threads = [threading.Thread(target=ask, args=(lock_of(f"study-{number}"),)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (held,) = holding
+    assert current_writer(ObjectStore(URI))["study"].startswith("study-")
+    held.release()
+    assert current_writer(ObjectStore(URI)) == {}
 
 
 def test_a_lock_that_is_not_renewed_can_be_taken_and_its_holder_notices(machines: Machines) -> None:

@@ -86,20 +86,6 @@ def read_back(store: ObjectStore, name: str, columns: tuple) -> list[dict]:
     return found
 
 
-def test_half_an_upload_is_never_seen(machines: Machines) -> None:
-    filled()
-    store, name = ObjectStore(URI), "runs/0123456789abcdef.parquet"
-    upload = {"Bucket": "bucket", "Key": f"sweeps/one/{name}"}
-    upload["UploadId"] = store._client.create_multipart_upload(**upload)["UploadId"]
-    part = store._client.upload_part(**upload, PartNumber=1, Body=b"x" * 6_000_000)
-    assert name not in store.names("runs")
-    machines.be("second")
-    assert len(rows(refresh(URI))) == 2
-    parts = [{"PartNumber": 1, "ETag": part["ETag"]}]
-    store._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
-    assert name in store.names("runs")
-
-
 def test_a_file_that_is_replaced_while_it_is_uploaded_arrives_whole(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,3 +102,15 @@ def test_trained_parameters_of_table_8_by_hand() -> None:
         ("gpt2-medium", 1_048_576 + 100_352 + 50_176 + 10_250),
         ("gpt2-large", 1_310_720 + 186_880 + 62_720 + 12_810),
     }
+
+
+def test_the_page_has_the_numbers_of_runs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "lu2021.md").read_text()
+    fixed, swept = (
+        {table: frozenset().union(*cells(f"lu2021-table{table}{ending}").values()) for table in TABLES}
+        for ending in ("", "-swept")
+    )
+    counts = [len(ids) for ids in fixed.values()]
+    assert [len(ids) for ids in swept.values()] == [9 * count for count in counts]
+    assert f"A table has {min(counts)} to {max(counts)} runs" in page
+    assert f"ways are {len(frozenset().union(*fixed.values(), *swept.values()))} runs" in page

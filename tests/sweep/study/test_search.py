@@ -37,10 +37,7 @@ def test_a_search_takes_the_place_of_the_learning_rates(tmp_path: Path) -> None:
         ("{low: 1e-3, high: 1e-1, rates: 8, per_decade: 2}", "search.per_decade: unknown key 'per_decade'"),
         ("null", "learning_rates: missing; write `learning_rates: {low: 1e-4, high: 1e-1}`, a list, or a `search`"),
         (f"{SEARCH}\nlearning_rates: [1e-3]", "learning_rates: the study has a `search`, too; leave one of them out"),
-        (
-            f"{SEARCH}\ncells: [{{learning_rates: [1e-3]}}]",
-            "cells[0].learning_rates: the study has a `search`; leave it out",
-        ),
+        (f"{SEARCH}\ncells: [{{learning_rates: [1e-3]}}]", "cells[0].learning_rates: the study has a `search`; leave"),
     ],
 )
 def test_mistakes(tmp_path: Path, search: str, message: str) -> None:

@@ -58,8 +58,7 @@ def stopped(folder: Path, num_steps: int) -> Path:
     """A cohort a cell, whose runs reach a rung together; long enough for a request to stop to arrive."""
     changes = WITHOUT_FAILURES | {"resources": "{runs_per_trial: 6, retries: 100}"}
     rates = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 1e-1)
-    rule = "{rule: median, first: 400}"
-    return write_study(folder, rates=rates, num_steps=1000 + num_steps, stop_early=rule, **changes)
+    return write_study(folder, rates=rates, num_steps=1000 + num_steps, stop_early="median", **changes)
 
 
 def winners(folder: Path, num_steps: int) -> Path:

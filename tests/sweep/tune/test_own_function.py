@@ -134,7 +134,7 @@ def test_a_function_is_searched_with_its_own_options_and_stopped_early(tmp_path:
     changes = {
         "learning_rates": "null",
         "search": "{sampler: random, low: 1e-3, high: 1e-1, rates: 8, space: {scale: [1, 4]}}",
-        "stop_early": "{rule: median, first: 5}",
+        "stop_early": "median",
         "num_steps": "20",
     }
     study, results = write_function(tmp_path, SEARCHED, **changes), tmp_path / "results"

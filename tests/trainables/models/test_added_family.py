@@ -11,7 +11,7 @@ import pytest
 from lr_sweep.sweep.results.changes import code_of_tasks
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
-from lr_sweep.tests.support.tiny_study import cohort_here, events_of, in_process, runs_of, write_study
+from lr_sweep.tests.support.tiny_study import cohort_here, events_of, runs_of, write_study
 from lr_sweep.trainables.models import FAMILIES, size_type
 from lr_sweep.trainables.worker.messages import Finished
 
@@ -93,15 +93,3 @@ def test_a_study_trains_it(mean: str, tmp_path: Path) -> None:
         assert (end.status, end.engine, end.step) == ("complete", "plain", 20)
     loaded = load_study(study)
     assert "mean_backbone.py" in code_of_tasks(loaded, {})["digits"]
-
-
-def test_plan_says_how_it_is_trained(mean: str, tmp_path: Path) -> None:
-    study = study_of(tmp_path, mean, "[unfrozen-random]")
-    code, text = in_process("plan", study, "--results", tmp_path / "results")
-    assert code == 0
-    assert "engine     plain for mine: only GPT-2 has a stacked version\n" in text
-    trained = 2 * (8 * 8 + 8) + (16 * 8 + 8) + (8 * 10 + 10)
-    assert any(
-        line.split() == ["digits", "mine", "unfrozen-random", "1", "20", str(trained), "0", "1"]
-        for line in text.splitlines()
-    )

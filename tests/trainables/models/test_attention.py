@@ -15,9 +15,7 @@ from lr_sweep.tests.support.small_runs import (
     TASKS,
     alone_of,
     assert_both_engines_agree,
-    assert_close,
     assert_same_in,
-    plain,
     run_of,
     sweep_of,
 )
@@ -94,7 +92,7 @@ def test_last_rows_are_those_of_the_masks(number: int) -> None:
         assert torch.equal(found, whole_masks(noise, key, like, 9)[:, :, -number:])
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ["numbers", "pairs"])
 def test_both_engines_have_one_curve(task: str) -> None:
     assert_both_engines_agree(sweep_of("unfrozen-random", attention="blocked"), TASKS[task])
 
@@ -105,17 +103,6 @@ def test_other_runs_change_no_bit(variant: str) -> None:
     alone = alone_of(runs, TASKS["symbols"])
     for group in (runs[1:], [runs[3], runs[0]]):
         assert_same_in(group, alone, TASKS["symbols"])
-
-
-def test_losses_are_those_of_written_attention_with_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    (run,) = sweep_of("unfrozen-random", attention="blocked")[:1]
-    ours = plain(run).progress.curve
-
-    def written_out(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
-        return written(q, k, v, whole_masks(noise, noise.keys[0], q, q.shape[2]))
-
-    monkeypatch.setattr("lr_sweep.trainables.models.gpt2.attend_in_blocks", written_out)
-    assert_close(ours, plain(run).progress.curve, 1e-5)
 
 
 def test_bf16_products_are_close_to_those_of_fp32() -> None:

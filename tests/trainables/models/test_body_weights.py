@@ -151,9 +151,6 @@ def test_tensors_that_do_not_make_the_body(family: str, folders: dict[str, Path]
         check_weights_fit(folder, SIZES[family])
     assert f" lacks {first}" in str(caught.value)
     assert f"{second} has shape (3,), want" in str(caught.value)
-    (folder / "model.safetensors").write_bytes(b"none")
-    with pytest.raises(WeightsError, match=r"cannot be read as safetensors"):
-        check_weights_fit(folder, SIZES[family])
 
 
 @pytest.mark.parametrize("family", LIBRARY)

@@ -23,7 +23,7 @@ from lr_sweep.trainables.worker.memory import part_sizes
 
 SHAPE = TaskShape(num_tokens=6, num_classes=3, token_dim=4)
 """Of `real_valued_task`."""
-SETS = [*((part,) for part in PARTS), FROZEN_BODY, EVERYTHING, ("last_attention", "output")]
+SETS = [*((part,) for part in PARTS), FROZEN_BODY]
 LINEAR = 16 * 16 + 16
 WIDER, NARROWER = 16 * 64 + 64, 64 * 16 + 16
 NORM = 2 * 16

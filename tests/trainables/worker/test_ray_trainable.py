@@ -10,9 +10,16 @@ from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.own_study import write_function
 from lr_sweep.tests.support.tiny_study import cohort_here, runs_of
 from lr_sweep.trainables.own.run import TrainingFunctionError
+from lr_sweep.trainables.worker import ray_trainable
 from lr_sweep.trainables.worker.ray_trainable import CohortTrainable
 
 LATE = "for step in session.steps():\n    session.report(validation=1, test=1)"
+
+
+@pytest.fixture(autouse=True)
+def _no_look_for_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look asks Ray, which would start one in this process; a busy machine is slow enough for a look."""
+    monkeypatch.setattr(ray_trainable, "MACHINE_CHECK_EVERY_S", float("inf"))
 
 
 def last_result(folder: Path, body: str, **changes: str) -> dict:

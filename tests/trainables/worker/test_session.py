@@ -95,14 +95,11 @@ def test_deaths_and_other_runs_change_nothing(
     assert not list(folder.rglob("partial-*"))
 
 
-@pytest.mark.parametrize("engine", ["plain", "stacked"])
-def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(
-    engine: str, runs: list[WantedRun], tmp_path: Path
-) -> None:
-    list(itertools.islice(session(runs[:1], tmp_path, engine=engine).events(0.001), 4))
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_is_used(runs: list[WantedRun], tmp_path: Path) -> None:
+    list(itertools.islice(session(runs[:1], tmp_path).events(0.001), 4))
     newest, before = checkpoints(Results(tmp_path).checkpoints(runs[0].run_id))
     damage(newest, "flipped")
-    (started,) = next(session(runs[:1], tmp_path, engine=engine).events(0.001))
+    (started,) = next(session(runs[:1], tmp_path).events(0.001))
     assert isinstance(started, Started)
     assert started.step == int(before.name.split("-")[1]) > 0
     assert started.damaged == (str(newest.with_name(f"damaged-{newest.name}")),)
@@ -197,19 +194,6 @@ def test_asked_to_stop_it_saves_every_run_but_not_in_the_middle_of_a_step(
         next(one.events(0.0001))
     one.leave()
     assert saved() == steps
-
-
-def test_either_engine_resumes_where_the_other_stopped(
-    runs: list[WantedRun], alone: dict[str, End], tmp_path: Path
-) -> None:
-    run = runs[0]
-    events: list[Event] = []
-    list(itertools.islice(session(runs[:2], tmp_path).events(1000.0), 2))
-    events += flat(itertools.islice(session([run], tmp_path, engine="plain").events(1000.0), 2))
-    events += flat(session(runs[:1], tmp_path).events(1000.0))
-    curve, _ = end_of(events, tmp_path, run)
-    for ours, theirs in zip(curve, alone[run.run_id][0], strict=True):
-        assert ours["test_loss"] == pytest.approx(theirs["test_loss"], rel=1e-4, abs=1e-4)
 
 
 def test_what_was_done_before_is_reported_again_and_not_trained(runs: list[WantedRun], tmp_path: Path) -> None:

@@ -9,10 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lr_sweep.benchmarks.recorded_cells import Curves, RecordedCell, Replay, read_cells
-from lr_sweep.benchmarks.search import WAYS, Grid, read_table, replayed, scores, winners, with_winners
+from lr_sweep.benchmarks.search import (
+    FIRST_RATES,
+    Curves,
+    Grid,
+    RecordedCell,
+    read_table,
+    scores,
+    stopped,
+    tried_by,
+    under_median,
+    winners,
+)
 from lr_sweep.common.text import rate_text
-from lr_sweep.sweep.study.settings import StopEarly
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -33,7 +42,7 @@ REPORTS = sorted(path for path in RESULTS.glob("*/report.md") if _of_accuracy(pa
 @pytest.mark.parametrize("report", REPORTS, ids=lambda path: path.parent.name)
 def test_the_replay_of_the_whole_grid_is_the_recorded_table(report: Path) -> None:
     recorded = recorded_cells(report)
-    cells = read_cells(report.with_name("runs.csv"))
+    cells = read_table(report.with_name("runs.csv")).cells
     answers = {cell.labels: cell.answer(range(len(cell.rates))) for cell in cells}
     assert len(answers) == len(recorded)
     for cell in cells:
@@ -41,7 +50,7 @@ def test_the_replay_of_the_whole_grid_is_the_recorded_table(report: Path) -> Non
         assert answer is not None
         (numbers,) = (found for labels, found in recorded.items() if labels <= set(cell.labels))
         assert numbers == (rate_text(cell.rates[answer]), pytest.approx(100 * cell.test[answer], abs=0.0501))
-    assert scores(cells, answers)[0] == 0.0
+    assert scores(cells, [*answers.values()])[0] == 0.0
 
 
 def recorded_cells(report: Path) -> dict[frozenset[str], tuple[str, float]]:
@@ -58,14 +67,16 @@ def recorded_cells(report: Path) -> dict[frozenset[str], tuple[str, float]]:
     }
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.slow if way == "gp" else []) for way in WAYS])
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=pytest.mark.slow if way == "gp" else []) for way in FIRST_RATES]
+)
 def test_ways_try_distinct_rates_up_to_the_whole_grid(way: str) -> None:
     rates = np.logspace(-5, -1, 9)
     cell = RecordedCell(("a", "b", "c"), rates, np.linspace(0.1, 0.9, 9), np.linspace(0.1, 0.9, 9))
     for number in (2, 6, 9):
-        tried = replayed(way, cell, number, seed=1).tried
+        tried = tried_by(way, cell, number, seed=1)
         assert len(set(tried)) == len(tried) == number
-    assert tried == replayed(way, cell, 9, seed=1).tried
+    assert tried == tried_by(way, cell, 9, seed=1)
 
 
 def test_regret_and_wrong_orders_by_hand() -> None:
@@ -75,7 +86,7 @@ def test_regret_and_wrong_orders_by_hand() -> None:
         RecordedCell(("t", "m", name), rates, np.array(values), np.array(values))
         for name, values in (("a", (0.5, 0.6)), ("b", (0.4, 0.8)))
     ]
-    regret, wrong = scores(cells, {cell.labels: 0 for cell in cells})
+    regret, wrong = scores(cells, [0, 0])
     assert (round(regret, 9), wrong) == (25.0, 1.0)
 
 
@@ -86,11 +97,9 @@ def test_early_stopping_by_hand() -> None:
     cost = np.tile(2.0 * steps, (4, 1))
     curves = Curves(steps=steps, best=best, running=best, run_steps=cost)
     cell = RecordedCell(("a", "b", "c"), np.logspace(-4, -1, 4), best[:, -1], best[:, -1], curves)
-    stopping, whole = Replay(cell, StopEarly()), Replay(cell, None)
-    for each in (stopping, whole):
-        each.train([0, 1, 2, 3])
-    assert (stopping.answer, stopping.stopped, stopping.run_steps) == (2, {0: 10, 1: 10}, 400)
-    assert (whole.answer, whole.run_steps) == (1, cell.num_steps) == (1, 720)
+    assert under_median(cell) == ([2, 3], 400)
+    assert stopped(cell) == (2, 400)
+    assert cell.answer(range(4)) == 1
 
 
 def test_the_best_of_the_first_seed() -> None:
@@ -128,14 +137,14 @@ def test_a_rule_stops_runs_of_the_first_seed_by_hand() -> None:
         Curves(steps=steps, best=best, running=best, run_steps=cost)
         for cost in (np.tile(2.0 * steps, (4, 1)), np.tile(1.0 * steps, (4, 1)))
     )
-    rates = np.logspace(-4, -1, 4)
+    labels, rates = ("a", "b", "c"), np.logspace(-4, -1, 4)
     cell, first = (
-        RecordedCell(("a", "b", "c"), rates, best[:, -1], best[:, -1], curves, num_seeds)
+        RecordedCell(labels, rates, best[:, -1], best[:, -1], curves, num_seeds)
         for curves, num_seeds in ((of_two, 2), (of_one, 1))
     )
-    assert with_winners(cell, first, number=2, rule=StopEarly()) == (3, 200 + 2 * 90)
-    grid = Grid("g", [cell], {0: [first], 1: [first]})
-    assert winners(grid, 1, StopEarly())[:2] == (290 / 720, 0.0)
+    grid = Grid("g", [cell], [[first], [first]])
+    assert winners(grid, 2, stops=True)[:2] == (380 / 720, 0.0)
+    assert winners(grid, 1, stops=True)[:2] == (290 / 720, 0.0)
 
 
 @pytest.mark.parametrize("grid", ["optimizers-digits", "bits-small"])
