@@ -1,4 +1,4 @@
-"""The cost of conclusions: `python -m benchmarks.cost_to_decision --figure docs/images/cost-to-decision`.
+"""The cost of conclusions: `python -m benchmarks.cost_to_decision`.
 
 Prints the run-steps of policies, and their right and false conclusions, on studies of known truth.
 Of the synthetic ones four variants have nine rates around a peak anywhere between the third and the
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +22,8 @@ from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_noise
 from lr_sweep.analysis.statistics.comparisons.pair_tests import at_once
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import GROUP
-from lr_sweep.benchmarks.drawn_variants import RESULTS, Runs, at_rate, windows_of
-from lr_sweep.benchmarks.recorded_cells import report_runs
 from lr_sweep.benchmarks.shared import options, percent, print_table
+from lr_sweep.benchmarks.simulated_studies import RESULTS, Runs, at_rate, report_runs, windows_of
 from lr_sweep.benchmarks.verdict_simulation import exceeds_cost, until_decided
 
 NUM_RATES, REFERENCE_SEEDS = 9, 5
@@ -211,24 +209,6 @@ def table(number: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows).groupby(["kind", "study", "policy"], sort=False).mean().reset_index()
 
 
-def draw(means: pd.DataFrame, stem: Path) -> None:
-    """Draw right pairs against run-steps, a mark a policy, a panel a kind of study."""
-    from matplotlib import pyplot as plt
-
-    plt.rcParams["svg.fonttype"] = "none"
-    figure, panels = plt.subplots(1, 2, figsize=(8.5, 3.6), sharey=True, layout="constrained")
-    for panel, kind in zip(panels, ("synthetic", "recorded"), strict=True):
-        for (policy, row), mark in zip(means.loc[kind].iterrows(), "osDv^P*Xh", strict=True):
-            color = "C0" if POLICIES[policy].fresh else "C1"
-            panel.plot(100 * row["runs"], 100 * row["right"], mark, label=policy, color=color)
-        panel.axvline(20, color="0.6", linestyle=":")
-        panel.set(title=f"{kind} studies", xlabel="run-steps, % of a grid of 5 seeds")
-    panels[0].set_ylabel("pairs decided rightly, %")
-    labels = panels[0].get_legend_handles_labels()
-    figure.legend(*labels, loc="outside lower center", ncols=2, fontsize=8)
-    figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
-
-
 def rows(means: pd.DataFrame) -> Iterator[list[str]]:
     """Yield the printed table."""
     yield ["studies", "policy", "runs, %", "right, %", "false, %"]
@@ -238,13 +218,11 @@ def rows(means: pd.DataFrame) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """Print a row a study and policy, and draw the figure."""
-    given = options(__doc__, studies=40, seed=0, figure="")
+    """Print a row a study and policy."""
+    given = options(__doc__, studies=40, seed=0)
     by_study = table(given.studies, given.seed)
     means = by_study.groupby(["kind", "policy"], sort=False).mean(numeric_only=True)
     print_table(rows(pd.concat([by_study, means.reset_index().assign(study="all")])))
-    if given.figure:
-        draw(means, Path(given.figure))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,6 @@ BASE = ModelSize(layers=12, heads=12, width=768)
 
 CELLS = {
     "tiny-frozen": Cell(size=TINY, num_tokens=4, variant="frozen-pretrained"),
-    "tiny-frozen-random": Cell(size=TINY, num_tokens=4, variant="frozen-random"),
     "tiny-unfrozen": Cell(size=TINY, num_tokens=4, variant="unfrozen-pretrained"),
     "small-frozen": Cell(size=SMALL, num_tokens=64, variant="frozen-random"),
     "small-unfrozen": Cell(size=SMALL, num_tokens=64, variant="unfrozen-random"),

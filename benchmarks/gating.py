@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -21,29 +22,67 @@ from lr_sweep.analysis.statistics.comparisons.sequential import (
     next_level,
 )
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats
-from lr_sweep.benchmarks.noises import GATED, SKEWED, Draw, normal, standardised_modes
 from lr_sweep.benchmarks.shared import options, percent, print_table
+from lr_sweep.benchmarks.simulated_studies import DEPTH, WIDTH, Draw, normal, two_modes
 
 NUM_CANDIDATES = 200
 BETTER, WORSE = 0.1, 0.45
 """Shares of candidates that gain 1.5 standard deviations of a run, and that lose one; the others are equal."""
 GAIN, LOSS = 1.5, 1.0
-RUNS: dict[str, tuple[Draw, float, float]] = {
-    "normal": (normal, 1.0, 1.0),
-    "t3": (lambda rng, shape: rng.standard_t(3, shape) / 3**0.5, 1.0, 1.0),
-    "skewed": (SKEWED["exponential"], 1.0, 1.0),
-    "two modes, 30%": (standardised_modes(0.3), 1.0, 1.0),
-    "two modes, 50%": (standardised_modes(0.5), 1.0, 1.0),
-    "unequal, candidates noisy": (normal, 0.1, 1.0),
-    "unequal, candidates quiet": (normal, 1.0, 0.1),
-    "skewed and unequal": (SKEWED["exponential"], 0.3, 1.0),
-    "lognormal": (SKEWED["lognormal"], 1.0, 1.0),
-    "lognormal and unequal": (SKEWED["lognormal"], 0.3, 1.0),
+SEEDS = (20, 30)
+"""Seeds of a baseline, and of a candidate that is accepted."""
+
+
+def t3(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Draw noise of Student's t with 3 degrees of freedom."""
+    return rng.standard_t(3, shape) / 3**0.5
+
+
+def exponential(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Draw noise with rare bad values, of skewness -2."""
+    return 1 - rng.exponential(1, shape)
+
+
+def lognormal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Draw noise with rare bad values, of skewness -6.2."""
+    return (np.sqrt(np.e) - rng.lognormal(0, 1, shape)) / np.sqrt(np.e * (np.e - 1))
+
+
+def modes(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> Floats:
+    """Draw noise of two modes with a mean of 0 and a deviation of 1."""
+    deviation = (WIDTH**2 + DEPTH**2 * share * (1 - share)) ** 0.5
+    return (two_modes(share)(rng, shape) + DEPTH * share) / deviation
+
+
+def failing(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> Floats:
+    """Draw noise of runs of which a share fails, with a mean of 0."""
+    return two_modes(share)(rng, shape) + DEPTH * share
+
+
+def scaled(rng: np.random.Generator, shape: tuple[int, ...], draw: Draw, scale: float) -> Floats:
+    """Draw noise of another deviation."""
+    return draw(rng, shape) * scale
+
+
+RUNS: dict[str, tuple[Draw, Draw]] = {
+    "normal": (normal, normal),
+    "t3": (t3, t3),
+    "exponential": (exponential, exponential),
+    **{
+        f"two modes, {share:.0%}": (partial(modes, share=share), partial(modes, share=share))
+        for share in (0.3, 0.5)
+    },
+    "unequal, candidates noisy": (partial(scaled, draw=normal, scale=0.1), normal),
+    "unequal, candidates quiet": (normal, partial(scaled, draw=normal, scale=0.1)),
+    "exponential and unequal": (partial(scaled, draw=exponential, scale=0.3), exponential),
+    "lognormal": (lognormal, lognormal),
+    "lognormal and unequal": (partial(scaled, draw=lognormal, scale=0.3), lognormal),
 }
-"""Noise, and the standard deviation of a baseline and of a candidate; gains are in those of the noisier one."""
+"""Noise of a baseline and of a candidate; the deviation of the noisier one is 1."""
+RARE_FAILURES = "candidate fails in 5%"
+QUIET_BASELINE: Draw = partial(scaled, draw=normal, scale=WIDTH)
+SINGLE = RUNS | {RARE_FAILURES: (QUIET_BASELINE, partial(failing, share=0.05))}
 NIGHTS = tuple(RUNS)[:5]
-SEED_LIMITS = ((20, 20), (20, 30), (30, 20), (30, 30))
-"""Seeds of the baseline, and those of a candidate that is accepted."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +107,13 @@ class Kept:
 
 def streamed(noise: str, number: int, better: float = BETTER) -> Kept:
     """Simulate streams under the gate; after each acceptance the new baseline gets fresh seeds."""
-    rng, (draw, of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
-    base = draw(rng, (number, NUM_SEEDS)) * of_base
+    rng, (of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
+    base = of_base(rng, (number, NUM_SEEDS))
     num_accepted, rows = np.zeros(number, int), []
     for index in range(NUM_CANDIDATES):
-        gains = max(of_base, of_candidate) * drawn_gains(rng, (number,), better)
-        values = draw(rng, (number, NUM_SEEDS)) * of_candidate + gains[:, None]
-        fresh = draw(rng, (number, NUM_SEEDS)) * of_base
+        gains = drawn_gains(rng, (number,), better)
+        values = of_candidate(rng, (number, NUM_SEEDS)) + gains[:, None]
+        fresh = of_base(rng, (number, NUM_SEEDS))
         level = next_level(index, num_accepted)
         accepted = conclude(base, values, level, NUM_SEEDS).is_accepted
         rows.append((gains, accepted))
@@ -86,10 +125,10 @@ def streamed(noise: str, number: int, better: float = BETTER) -> Kept:
 
 def greedy(noise: str, number: int) -> Kept:
     """Simulate streams that keep a candidate whose single run beats the best one."""
-    rng, (draw, of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
-    gains = max(of_base, of_candidate) * drawn_gains(rng, (number, NUM_CANDIDATES))
-    noises = draw(rng, (number, NUM_CANDIDATES)) * of_candidate
-    best, rows = draw(rng, (number,)) * of_base, []
+    rng, (of_base, of_candidate) = np.random.default_rng(0), RUNS[noise]
+    gains = drawn_gains(rng, (number, NUM_CANDIDATES))
+    noises = of_candidate(rng, (number, NUM_CANDIDATES))
+    best, rows = of_base(rng, (number,)), []
     for gain, of_run in zip(gains.T, noises.T, strict=True):
         accepted = gain + of_run > best
         rows.append(accepted)
@@ -117,7 +156,7 @@ def night_rows(number: int) -> Iterator[list[str]]:
     rng = np.random.default_rng(0)
     yield ["noise", "false alarms in 1,000 nights", "nights until an alarm, mean"]
     for noise in NIGHTS:
-        draw = RUNS[noise][0]
+        draw, _ = RUNS[noise]
         alarms, delays = [], []
         for _ in range(number):
             base = draw(rng, (NUM_SEEDS,))
@@ -135,29 +174,22 @@ def _num_alarms(base: Floats, nights: Floats) -> int:
     return number
 
 
-def gating(
-    noise: str, gain: float, num_stored: int, max_seeds: int, number: int, rng: np.random.Generator
-) -> Concluded:
+def gating(noise: str, gain: float, seeds: int, number: int, rng: np.random.Generator) -> Concluded:
     """Simulate single candidates with a gain, each with a baseline of its own."""
-    most = max(num_stored, max_seeds)
-    values = GATED[noise](rng, (number, 2, 1, most))[:, :, 0]
-    base, candidates = values[:, 0, :num_stored], values[:, 1, :max_seeds] + gain
-    return conclude(base, candidates, FALSE_ACCEPT, max_seeds)
+    base, candidates = (draw(rng, (number, seeds)) for draw in SINGLE[noise])
+    return conclude(base, candidates + gain, FALSE_ACCEPT, seeds)
 
 
 def single_rows(number: int) -> Iterator[list[str]]:
-    """Yield a row a noise and gain: single candidates that are accepted, and the seeds that each takes."""
+    """Yield a row a noise: single candidates without a gain that are accepted, and the seeds that each takes."""
     rng = np.random.default_rng(0)
-    columns = [f"baseline of {stored}, {most} seeds" for stored, most in SEED_LIMITS]
-    yield ["accepted, % (seeds): noise", "gain, sd", *columns]
-    gains = [("normal", gain) for gain in (0.5, 1.0, 1.5, 2.0, 3.0)]
-    for noise, gain in [*((noise, 0.0) for noise in GATED), *gains]:
-        answers = [gating(noise, gain, *limits, number, rng) for limits in SEED_LIMITS]
-        cells = [
-            f"{percent(answer.is_accepted.mean())} ({answer.num_seeds.mean():.1f})"
-            for answer in answers
+    yield ["accepted, % (seeds): noise", *(f"{seeds} seeds of each" for seeds in SEEDS)]
+    for noise in SINGLE:
+        answers = [gating(noise, 0.0, seeds, number, rng) for seeds in SEEDS]
+        yield [
+            noise,
+            *(f"{percent(a.is_accepted.mean())} ({a.num_seeds.mean():.1f})" for a in answers),
         ]
-        yield [noise, f"{gain:g}", *cells]
 
 
 TABLES = {"streams": stream_rows, "nights": night_rows, "single": single_rows}

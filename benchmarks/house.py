@@ -51,10 +51,10 @@ def main() -> None:
     print("\nthe densest modules, in tokens a code line")
     for density, path in sorted(densities(modules), reverse=True)[:NUM_DENSEST]:
         print(f"{path.relative_to(root).as_posix():<56}{density:>8.1f}")
-    tests = [path.read_text() for path in (root / "tests").rglob("*.py")]
     lengths = sorted(length for text in modules.values() for length in function_lines(text))
     longest = max(modules, key=lambda path: len(modules[path].splitlines()))
-    print(f"\nlines of tests           {sum(len(text.splitlines()) for text in tests)}")
+    print(f"\nlines of tests           {num_lines(root / 'tests')}")
+    print(f"lines of benchmarks      {num_lines(root / 'benchmarks')}")
     pages = words(root)
     generated = sum(pages.get(page, 0) for page in GENERATED)
     print(
@@ -72,9 +72,11 @@ def main() -> None:
     print(f"arrows between modules   {len(arrows)}")
     print(f"arrows between folders   {len([1 for one, other in rooms if one != other])}")
     print(f"circles of modules       {circles(arrows) or 'none'}")
-    print(
-        f"modules in sweep/        {len(list((root / 'sweep').glob('*.py'))) - 1}, besides `__init__`"
-    )
+
+
+def num_lines(folder: Path) -> int:
+    """Return how many lines the modules of a folder have."""
+    return sum(len(path.read_text().splitlines()) for path in folder.rglob("*.py"))
 
 
 def num_tokens(code: str) -> int:

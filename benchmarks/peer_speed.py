@@ -23,16 +23,16 @@ from lr_sweep.benchmarks.shared import machine, options, ratio_text
 STUDY = """\
 study: speed
 title: The quickstart's grid
-tasks: {{digits: {{num_steps: {num_steps}}}}}
+tasks: {digits: {num_steps: 600}}
 models:
   tiny:
-    size: {{layers: 2, heads: 4, width: 64, positions: 256}}
-    pretrained: {{pretrain: {{text: python-stdlib}}}}
+    size: {layers: 2, heads: 4, width: 64, positions: 256}
+    pretrained: {pretrain: {text: python-stdlib}}
 variants: [frozen-random, frozen-pretrained, unfrozen-random, unfrozen-pretrained]
-learning_rates: {{low: 1e-5, high: 1e-1, per_decade: 1}}
+learning_rates: {low: 1e-5, high: 1e-1, per_decade: 1}
 seeds: 3
-protocol: {{evaluate_every: 100}}
-resources: {{engine: stacked}}
+protocol: {evaluate_every: 100}
+resources: {engine: stacked}
 """
 NUM_RUNS = 60
 PEER = Path(__file__).with_name("plain_ray_tune.py")
@@ -55,53 +55,50 @@ def timed(command: list[str | Path], folder: Path) -> float:
     return time.monotonic() - began
 
 
-def sweep_command(folder: Path, num_steps: int, *options: str) -> list[str | Path]:
+def sweep_command(folder: Path, *options: str) -> list[str | Path]:
     """Write the study into `folder`; return the command that runs it there."""
     study = folder / "speed.yaml"
-    study.write_text(STUDY.format(num_steps=num_steps))
+    study.write_text(STUDY)
     return [sys.executable, "-m", "sweep", "run", study, "--results", folder / "results", *options]
 
 
 def pretrained(folder: Path) -> Path:
-    """Pretrain the study's weights by training one short run; return the folder of results that has them."""
-    timed(
-        sweep_command(folder, 100, "--only", "seed=0,variant=frozen-pretrained,learning_rate=1e-3"),
-        folder,
-    )
+    """Pretrain the study's weights by training one run; return the folder of results that has them."""
+    one_run = "seed=0,variant=frozen-pretrained,learning_rate=1e-3"
+    timed(sweep_command(folder, "--only", one_run), folder)
     return folder / "results"
 
 
-def peer(made: Path, num_steps: int, folder: Path) -> float:
+def peer(made: Path, folder: Path) -> float:
     """Run the plain script into an empty folder; return its seconds."""
     (weights,) = (made / "pretrained").iterdir()
     output = folder / "runs.csv"
-    words = ["--weights", weights, "--output", output, "--num-steps", str(num_steps)]
-    took_s = timed([sys.executable, PEER, *words], folder)
+    took_s = timed([sys.executable, PEER, "--weights", weights, "--output", output], folder)
     assert len(pd.read_csv(output)) == NUM_RUNS
     return took_s
 
 
-def ours(made: Path, num_steps: int, folder: Path) -> float:
+def ours(made: Path, folder: Path) -> float:
     """Run the study into a folder of results that has the weights alone; return the command's seconds."""
     shutil.copytree(made / "pretrained", folder / "results" / "pretrained")
     shutil.copy(made / "format.json", folder / "results")
-    took_s = timed(sweep_command(folder, num_steps), folder)
+    took_s = timed(sweep_command(folder), folder)
     assert (read_runs(folder / "results")["status"] == "complete").sum() == NUM_RUNS
     return took_s
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """Measure in turn and print."""
-    chosen = options(__doc__, arguments, rounds=3, num_steps=600)
+    chosen = options(__doc__, rounds=3)
     print(machine())
     rounds = []
     with tempfile.TemporaryDirectory() as temporary:
         made = pretrained(Path(temporary))
         for number in range(1, chosen.rounds + 1):
             with tempfile.TemporaryDirectory() as folder:
-                peer_s = peer(made, chosen.num_steps, Path(folder))
+                peer_s = peer(made, Path(folder))
             with tempfile.TemporaryDirectory() as folder:
-                our_s = ours(made, chosen.num_steps, Path(folder))
+                our_s = ours(made, Path(folder))
             rounds.append((peer_s, our_s))
             print(
                 f"round {number}: plain script {peer_s:.1f} s, sweep run {our_s:.1f} s", flush=True

@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2Model
 VARIANTS = ["frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained"]
 LEARNING_RATES = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]
 SEEDS = [0, 1, 2]
-BATCH_SIZE, EVALUATE_EVERY = 8, 100
+BATCH_SIZE, NUM_STEPS, EVALUATE_EVERY = 8, 600, 100
 TRAINED_IF_FROZEN = ("ln_", "wpe")
 
 
@@ -24,11 +24,8 @@ class Classifier(nn.Module):
 
     def __init__(self, body: GPT2Model) -> None:
         super().__init__()
-        self.input, self.body, self.output = (
-            nn.Linear(16, body.config.n_embd),
-            body,
-            nn.Linear(body.config.n_embd, 10),
-        )
+        width = body.config.n_embd
+        self.input, self.body, self.output = nn.Linear(16, width), body, nn.Linear(width, 10)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits (B, 10) of tokens (B, 4, 16)."""
@@ -72,7 +69,7 @@ def train(config: dict) -> None:
     model = make_model(config["variant"], config["weights"])
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=config["learning_rate"])
-    for step in range(1, config["num_steps"] + 1):
+    for step in range(1, NUM_STEPS + 1):
         model.train()
         batch = torch.randint(len(train_split[0]), (BATCH_SIZE,))
         loss = nn.functional.cross_entropy(model(train_split[0][batch]), train_split[1][batch])
@@ -98,10 +95,9 @@ def main() -> None:
     )
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--num-steps", type=int, default=600)
     chosen = parser.parse_args()
     axes = {"variant": VARIANTS, "learning_rate": LEARNING_RATES, "seed": SEEDS}
-    fixed = {"weights": str(chosen.weights.resolve()), "num_steps": chosen.num_steps}
+    fixed = {"weights": str(chosen.weights.resolve())}
     space = {name: tune.grid_search(values) for name, values in axes.items()} | fixed
     stored = tune.RunConfig(
         storage_path=str(chosen.output.parent.resolve() / "ray_results"), verbose=0

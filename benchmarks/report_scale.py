@@ -2,8 +2,8 @@
 
 Makes a record of 4 tasks x 4 variants x 125 learning rates x 5 seeds with 200 evaluations each (accuracies rise to a
 level set by the learning rate, with noise), then writes its report in a process of its own, so that the peak memory
-is the report's alone. `--tasks 1 --rates 4 --seeds 500` makes one of many seeds. Prints seconds, MiB and the size of
-the page; on a busy machine the CPU time says more than the other.
+is the report's alone. Prints seconds, MiB and the size of the page; on a busy machine the CPU time says more than the
+other. The figures of RESULTS.md are from 10,000 runs; `--seeds 1` makes a fifth.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ from lr_sweep.tests.support.records import ended_row, wanted_row, write, write_s
 
 TASKS = ("listops", "mnist", "cifar10", "cifar10-lra")
 VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
+NUM_RATES, NUM_EVALUATIONS = 125, 200
+NUM_STEPS = 2000 * NUM_EVALUATIONS
 STUDY = "scale"
 REPORT = """
 import pathlib, sys
@@ -40,56 +41,40 @@ write_report(pathlib.Path(sys.argv[1]), sys.argv[2])
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
-    """The size of a record; every task has four variants."""
-
-    tasks: int = 4
-    rates: int = 125
-    seeds: int = 5
-    evaluations: int = 200
-
-    @property
-    def runs(self) -> int:
-        """Number of runs."""
-        return self.tasks * len(VARIANTS) * self.rates * self.seeds
-
-
-def make_record(results: Path, size: Size, rng: np.random.Generator) -> None:
-    """Write a record of that size."""
-    rates = np.logspace(-6, -2, size.rates)
+def make_record(results: Path, num_seeds: int, rng: np.random.Generator) -> int:
+    """Write a record; return its number of runs."""
+    rates = np.logspace(-6, -2, NUM_RATES)
     write_bytes(results / "format.json", json.dumps({"format": FORMAT}).encode())
-    num_steps, wanted = 2000 * size.evaluations, []
-    for task, variant, rate, seed in product(
-        TASKS[: size.tasks], VARIANTS, rates, range(size.seeds)
-    ):
+    wanted: list[dict[str, Any]] = []
+    for task, variant, rate, seed in product(TASKS, VARIANTS, rates, range(num_seeds)):
         pretrained = "English web text" if variant.endswith("-pretrained") else None
         labels = {"task": task, "variant": variant, "learning_rate": float(rate), "seed": seed}
         row = wanted_row(
             f"{len(wanted):016x}",
-            num_steps,
+            NUM_STEPS,
             **labels,
             pretrained_on=pretrained,
             data_origin="made up",
         )
         wanted.append(row)
-        write(Paths(results).run(row["run_id"]), [ended_row(row, [], trained=num_steps)], RUNS)
-        curve = parquet_bytes(_curve(row, size.evaluations, rng))
+        write(Paths(results).run(row["run_id"]), [ended_row(row, [], trained=NUM_STEPS)], RUNS)
+        curve = parquet_bytes(_curve(row, rng))
         write_bytes(Paths(results).curve(row["run_id"]), curve, durable=False)
     write_study(results, STUDY, wanted, "Scale")
+    return len(wanted)
 
 
-def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generator) -> pa.Table:
+def _curve(wanted: dict[str, Any], rng: np.random.Generator) -> pa.Table:
     """Rise to 0.9 at a learning rate of 1e-4, to less on either side of it."""
-    x = np.arange(1, num_evaluations + 1)
+    x = np.arange(1, NUM_EVALUATIONS + 1)
     level = 0.9 - 0.1 * abs(np.log10(wanted["learning_rate"]) + 4)
-    accuracy = level * (1 - np.exp(-x / 30)) + rng.normal(0, 0.01, (3, num_evaluations))
+    accuracy = level * (1 - np.exp(-x / 30)) + rng.normal(0, 0.01, (3, NUM_EVALUATIONS))
     values = {
-        "run_id": [wanted["run_id"]] * num_evaluations,
+        "run_id": [wanted["run_id"]] * NUM_EVALUATIONS,
         "step": 2000 * x,
         "time_ms": x,
         "elapsed_s": x / 10,
-        "logged": [None] * num_evaluations,
+        "logged": [None] * NUM_EVALUATIONS,
     }
     for split, split_accuracy in zip(("train", "validation", "test"), accuracy, strict=True):
         values |= {split: split_accuracy, f"{split}_loss": 1 - split_accuracy}
@@ -98,14 +83,11 @@ def _curve(wanted: dict[str, Any], num_evaluations: int, rng: np.random.Generato
 
 def main() -> None:
     """Make the record, report, and print times, the report's peak memory and its page's size."""
-    size = Size()
-    given = options(__doc__, **asdict(size), results="")
+    num_seeds = options(__doc__, seeds=5).seeds
     with tempfile.TemporaryDirectory() as scratch:
-        results = Path(given.results or scratch) / "results"
-        if not (results / "format.json").exists():
-            size = Size(**{name: getattr(given, name) for name in asdict(size)})
-            make_record(results, size, np.random.default_rng(0))
-            print(f"made {size.runs} runs x {size.evaluations} evaluations", flush=True)
+        results = Path(scratch) / "results"
+        num_runs = make_record(results, num_seeds, np.random.default_rng(0))
+        print(f"made {num_runs} runs x {NUM_EVALUATIONS} evaluations", flush=True)
         _report(results)
         page = Paths(results).report(STUDY) / "index.html"
         print(f"page of {page.stat().st_size / 1e6:.2f} MB")

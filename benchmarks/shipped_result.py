@@ -3,8 +3,8 @@
 RESULTS is the results directory that the study was run into; `lr-sweep report STUDY` has written its report.
 `--again` writes every report.md anew from its runs, but for the sections that need the record, and
 the reports of the bundles.
-Tables as files, copies of figures as SVG, the paper's further figures and the page are left out: report.md has the
-tables, and `lr-sweep judge runs.csv` writes the page again. One page is kept as a sample.
+Tables as files, the paper's further figures and the page are left out: report.md has the tables, and
+`lr-sweep judge runs.csv` writes the page again. One page is kept as a sample.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.study import Fresh
-from lr_sweep.common.scratch import scratch_folder
-from lr_sweep.sweep.claims.bundle import RECORD, REPORT, report_files, unpacked
-from lr_sweep.sweep.claims.listing import LIST, write_files, write_list
+from lr_sweep.tests.support.claims import report_again
 
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
 MOST_FILES = 8
@@ -37,14 +35,11 @@ SHOWS = (
 """Sentences of report.md about the page: where it is there, and where it is not."""
 FIGURES = ("law-*.png", "learning-rates-*.png")
 """Of the first that a report has, all; curves of every size would be many."""
-FURTHER_FIGURES = ("target.png",)
 FRESH = "fresh.csv"
 """The fresh runs of a study that has some."""
 NUMBER_OF_FRESH = {SAMPLE: Fresh(max=5)}
 """Studies with a fixed number of fresh seeds; the others added them until pairs were decided."""
-FIGURE = re.compile(
-    r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*), also as \[SVG\]\([^)]*\)\.\n"
-)
+FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\n]*)\.\n")
 """A figure of report.md, with the line below it."""
 
 
@@ -52,10 +47,7 @@ def ship(report: Path, folder: Path) -> Iterator[Path]:
     """Copy what docs/results keeps of a report into a folder, and yield each file; other files there stay."""
     folder.mkdir(parents=True, exist_ok=True)
     found = (sorted(report.glob(pattern)) for pattern in FIGURES)
-    figures = [
-        *next(filter(None, found), []),
-        *(report / name for name in FURTHER_FIGURES if (report / name).exists()),
-    ]
+    figures = next(filter(None, found), [])
     kept = {path.name for path in figures}
     copied = [*COPIED, *[PAGE] * (folder.name == SAMPLE)]
     for path in (*figures, *(report / name for name in copied), *report.glob(FRESH)):
@@ -113,17 +105,6 @@ def renewed(folder: Path) -> str:
     return text.replace("Best of so many learning rates: on that page.\n\n", "")
 
 
-def renew_bundle(folder: Path) -> None:
-    """Make the report and the list of a shipped bundle again from its record."""
-    (options,) = (folder / RECORD).glob("*.yaml")
-    with scratch_folder("shipped-") as scratch:
-        files = report_files(unpacked(folder / RECORD, options.stem, scratch), options.stem)
-    for old in (folder / LIST, *(folder / REPORT).iterdir()):
-        old.unlink()
-    write_files(folder, files)
-    write_list(folder)
-
-
 def _sections(report: str) -> list[tuple[str, str]]:
     """Split a report at its headings: their names and texts; the opening has no name."""
     opening, *sections = report.split("\n## ")
@@ -152,7 +133,7 @@ def main() -> None:
         for folder in sorted(path.parent for path in SHIPPED.glob("*/runs.csv")):
             (folder / "report.md").write_text(renewed(folder), encoding="utf-8")
         for folder in sorted(SHIPPED.glob("*/bundle")):
-            renew_bundle(folder)
+            report_again(folder)
         return
     if chosen.study is None:
         parser.error("want RESULTS and STUDY, or --again")

@@ -1,258 +1,250 @@
-"""Studies drawn at random with known truth, as the frames that the checks read; and faults planted into them.
+"""Studies drawn at random with known truth, as arrays: what the simulations judge.
 
-Accuracy over the learning rate is a bell in its logarithm; over the steps it approaches its end exponentially. Runs
-differ by noise, and so do their evaluations.
+The noise is either that of recorded runs, drawn anew, or of an invented family. The unit is the
+standard deviation of a run, except where runs have two modes. Shapes are studies x variants x rates
+x seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.selection.best import Floats
+from lr_sweep.analysis.statistics.comparisons.noise import WINDOW
+from lr_sweep.analysis.statistics.selection.best import Floats, Ints
+from lr_sweep.analysis.statistics.selection.summary import GROUP
 
-VARIANTS = ("frozen-random", "frozen-pretrained", "unfrozen-random", "unfrozen-pretrained")
-CHANCE = 0.1
-BUDGET = 1200
-SPLIT_NOISE = 0.004
-"""Standard deviation of a split's examples, in each of validation and test."""
-WIDTHS = {
-    (0.5, 5): (1.2, 1.5),
-    (0.5, 7): (1.2, 2.2),
-    (0.5, 9): (1.2, 3.0),
-    (1.0, 5): (2.5, 2.9),
-    (1.0, 7): (2.5, 4.0),
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+"""Draws the noise of an array of runs."""
+SPLITS = ["validation", "test"]
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+REAL = "real"
+"""Name of the noise that is drawn from recorded runs."""
+CURVES = {"flat": 0.0, "round": 0.5, "peaked": 2.0}
+"""How much worse a rate one step from the peak is, by the name of the curve."""
+FAR_BELOW = -30.0
+"""Mean of the rates beside the middle one, where noise depends on the rate."""
+DEPTH = 5.0
+"""Loss of a run in the lower of two modes."""
+WIDTH = 0.3
+"""Standard deviation of the runs in one of two modes."""
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Draw normal noise."""
+    return rng.standard_normal(shape)
+
+
+def two_modes(share: float) -> Draw:
+    """Return noise of runs of which a share loses `DEPTH`."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        is_lost = rng.random(shape) < share
+        return WIDTH * rng.standard_normal(shape) - DEPTH * is_lost
+
+    return draw
+
+
+def _unequal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Draw noise that grows tenfold from the first variant to the last."""
+    deviations = np.geomspace(0.1, 1.0, shape[1])
+    return normal(rng, shape) * deviations[:, None, None]
+
+
+def _noisy_peak(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Draw noise that is 3.3 times as large at the middle rate as at the others."""
+    is_middle = np.arange(shape[-2]) == shape[-2] // 2
+    return normal(rng, shape) * np.where(is_middle, 1.0, 0.3)[:, None]
+
+
+def _collapsing(rng: np.random.Generator, shape: tuple[int, ...], depth: float) -> Floats:
+    """Draw noise of which 40% of the runs on both sides of the middle rate lose `depth`."""
+    is_neighbour = np.abs(np.arange(shape[-2]) - shape[-2] // 2) == 1
+    return normal(rng, shape) - depth * (rng.random(shape) < 0.4) * is_neighbour[:, None]
+
+
+def _failing(rng: np.random.Generator, shape: tuple[int, ...], share: float, loss: float) -> Floats:
+    """Draw noise of variants of one mean, of which all but the first lose `loss` in some runs."""
+    noise, is_lost = normal(rng, shape), rng.random(shape) < share
+    noise[:, 1:] -= loss * (is_lost[:, 1:] - share)
+    return noise
+
+
+COLLAPSES: dict[str, Draw] = {
+    f"neighbours lose {depth:g}": partial(_collapsing, depth=depth) for depth in (10.0, 30.0, 100.0)
 }
-"""By step of the grid (decades) and number of rates: widths of bells (one standard deviation, in decades). At worst the
-grid misses 1.6 points of such a peak, and its ends lie 4 points below it."""
+FAILURES: dict[str, Draw] = {
+    f"{share:.0%} lose {loss:g}": partial(_failing, share=share, loss=loss)
+    for share, loss in product((0.15, 0.3), (5.0, 50.0))
+}
+INVENTED: dict[str, Draw] = {
+    "normal": normal,
+    "unequal": _unequal,
+    "two modes": two_modes(0.3),
+    "noisy peak": _noisy_peak,
+    **COLLAPSES,
+    **FAILURES,
+}
+"""Noise by the name of its family."""
+DEPENDS_ON_RATE = ("noisy peak", *COLLAPSES)
+FAMILIES = ("normal", "unequal", "two modes", "noisy peak", "neighbours lose 30", "15% lose 5")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What a simulated study is like."""
+class Runs(NamedTuple):
+    """Values of runs, studies x cells x rates x seeds; NaN: not trained."""
 
-    num_tasks: int
-    num_seeds: int
-    num_rates: int
-    step: float
-    """Of the grid, in decades."""
-    noise: float
-    """Standard deviation between runs, as a fraction of 1; that between evaluations is half as large."""
-    num_evaluations: int
-    noise_step: float = 1.0
-    """Ratio of the noise at neighbouring rates; `noise` is that at the middle one."""
+    validation: Floats
+    test: Floats
 
     @property
-    def log_rates(self) -> Floats:
-        """log10 of the learning rates, around 1e-3."""
-        return self.step * (np.arange(self.num_rates) - self.num_rates // 2) - 3.0
+    def chosen(self) -> Ints:
+        """Index of the best rate of those with all seeds, studies x cells."""
+        means = self.validation.mean(-1)
+        return np.where(np.isnan(means), -np.inf, means).argmax(-1)
 
-    @property
-    def middle(self) -> float:
-        """log10 of the middle rate."""
-        return float(self.log_rates[self.num_rates // 2])
+
+def at_rate(values: Floats, rate: Ints) -> Floats:
+    """Return the values of each cell at one of its rates: the axis of the rates is taken out."""
+    index = rate.reshape(*rate.shape, *[1] * (values.ndim - rate.ndim))
+    return np.take_along_axis(values, index, rate.ndim).squeeze(rate.ndim)
+
+
+def windows_of(runs: Floats, at: Ints) -> Floats:
+    """Return the values at a rate and at its neighbours: ... x `WINDOW` x seeds; NaN: no such rate."""
+    beyond = np.full_like(runs[..., :1, :], np.nan)
+    padded = np.concatenate([beyond, runs, beyond], axis=-2)
+    index = at[..., None] + np.array([1, 0, 2])
+    windows: Floats = np.take_along_axis(padded, index[..., None], -2)
+    assert windows.shape[-2] == WINDOW
+    return windows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """Arrays tasks x variants (x rates, x seeds) from which a study is drawn; faults change them."""
+    """The truth of many studies of one kind."""
 
-    setting: Setting
-    best: Floats
-    """Accuracy at the peak."""
-    peak: Floats
-    """log10 of the learning rate there."""
-    width: Floats
-    """Of the bell, in decades."""
-    pace: Floats
-    """Time constants of a learning curve in the budget."""
-    gap: Floats
-    """Validation less test."""
-    status: np.ndarray
-    """x rates x seeds: `complete`, `diverged`, `failed` or `missing`; only complete runs have evaluations."""
+    means: Floats
+    """Means of the runs, studies x cells x rates."""
+    noise: Callable[[int], tuple[Floats, Floats]]
+    """Draws a number of seeds: the noise of validation and of test, of the shape of `Runs`."""
 
-    @property
-    def accuracy(self) -> Floats:
-        """Accuracy at the end of training, tasks x variants x rates."""
-        away = (self.setting.log_rates - self.peak[..., None]) / self.width[..., None]
-        bell: Floats = CHANCE + (self.best[..., None] - CHANCE) * np.exp(-(away**2) / 2)
-        return bell
+    def runs(self, num_seeds: int) -> Runs:
+        """Train all rates with new seeds."""
+        return Runs(*(self.means[..., None] + noise for noise in self.noise(num_seeds)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frames:
-    """What `summarise` and `check_sweep` take."""
+class Setting:
+    """Settings of simulated studies."""
 
-    wanted: pd.DataFrame
-    runs: pd.DataFrame
-    curves: pd.DataFrame
-
-
-def any_setting(rng: np.random.Generator, num_tasks: int) -> Setting:
-    """Draw a setting: 3 to 10 seeds, 5 to 9 rates, noise of 0.5 to 2 points, 6 to 100 evaluations."""
-    step, num_rates = list(WIDTHS)[rng.integers(len(WIDTHS))]
-    return Setting(
-        num_tasks=num_tasks,
-        num_seeds=int(rng.choice([3, 5, 10])),
-        num_rates=num_rates,
-        step=step,
-        noise=float(rng.uniform(0.005, 0.02)),
-        num_evaluations=int(rng.choice([6, 12, 20, 50, 100])),
-    )
+    noise: str = "normal"
+    """A key of `INVENTED`, or `REAL`."""
+    num_variants: int = 2
+    curve: str = "round"
+    """A key of `CURVES`; recorded cells have curves of their own."""
+    ahead: float = 0.0
+    """Lead of the first variant at its best rate; the others are equal."""
 
 
-def sound(setting: Setting, rng: np.random.Generator) -> Truth:
-    """Draw a study without a fault: peaks inside the grid, resolved by it, and curves that have become flat.
+def drawn(setting: Setting, num_rates: int, number: int, rng: np.random.Generator) -> Truth:
+    """Draw studies."""
+    if setting.noise == REAL:
+        return _recorded(setting, num_rates, number, rng)
+    cells = (number, setting.num_variants)
+    rates = np.arange(num_rates)
+    peaks = rng.uniform(1.0, max(num_rates - 2.0, 1.0), (*cells, 1))
+    curves = -CURVES[setting.curve] * (rates - peaks) ** 2
+    if setting.noise in DEPENDS_ON_RATE:
+        curves = np.tile(FAR_BELOW * (rates != num_rates // 2), (*cells, 1))
 
-    Every other task has a cliff: two or more steps above the peak all runs diverge.
-    """
-    cells = (setting.num_tasks, len(VARIANTS))
-    peak = setting.middle + setting.step * rng.uniform(-0.5, 0.5, cells)
-    status = np.full((*cells, setting.num_rates, setting.num_seeds), "complete", dtype=object)
-    cliff = setting.log_rates > peak[..., None] + 1.75 * setting.step
-    status[cliff & (np.arange(setting.num_tasks) % 2 == 1)[:, None, None]] = "diverged"
-    low, high = WIDTHS[setting.step, setting.num_rates]
-    return Truth(
-        setting=setting,
-        best=rng.uniform(0.5, 0.9, cells),
-        peak=peak,
-        width=rng.uniform(low, high, cells),
-        pace=rng.uniform(8, 20, cells),
-        gap=np.zeros(cells),
-        status=status,
-    )
+    def noise(num_seeds: int) -> tuple[Floats, Floats]:
+        values = INVENTED[setting.noise](rng, (*cells, num_rates, num_seeds))
+        return values, values
+
+    return Truth(means=_with_lead(curves, setting), noise=noise)
 
 
-def faulty(truth: Truth, **values: object) -> Truth:
-    """Return a truth with other values in the cell where faults are planted: the first task's last variant."""
-    changed = {name: getattr(truth, name).copy() for name in values}
-    for name, value in values.items():
-        changed[name][0, -1] = value
-    return replace(truth, **changed)
+def _with_lead(curves: Floats, setting: Setting) -> Floats:
+    means: Floats = curves - curves.max(-1, keepdims=True)
+    means[:, 0] += setting.ahead
+    return means
 
 
-def drawn(truth: Truth, rng: np.random.Generator) -> Frames:
-    """Draw runs and their evaluations."""
-    setting = truth.setting
-    shape = truth.status.shape
-    growth = setting.noise_step ** (np.arange(setting.num_rates) - setting.num_rates // 2)
-    run_noise = rng.normal(0, setting.noise, shape) * growth[:, None]
-    end = truth.accuracy[..., None] + run_noise
-    steps = np.linspace(0, BUDGET, setting.num_evaluations + 1)[1:].round().astype(int)
-    left = np.exp(-truth.pace[..., None, None, None] * steps / BUDGET)
-    curve = end[..., None] - (end[..., None] - CHANCE) * left
-    curve = curve + rng.normal(0, setting.noise / 2, curve.shape)
-    validation, test = (
-        curve + SPLIT_NOISE * rng.normal(size=curve.shape[:-1])[..., None] for _ in range(2)
-    )
-    test = test - truth.gap[..., None, None, None]
-    wanted = _wanted(truth)
-    ends = np.where(truth.status == "complete", BUDGET, BUDGET // 2).ravel()
-    runs = wanted[["run_id"]].assign(
-        status=truth.status.ravel(), num_steps=ends, diverged_at_step=pd.NA, failure=""
-    )
-    runs.loc[runs["status"] == "diverged", "diverged_at_step"] = BUDGET // 2
-    complete = (truth.status == "complete").ravel()
-    numbers = {
-        name: values.reshape(-1, len(steps))[complete].ravel().clip(0, 1).round(4)
-        for name, values in (
-            ("train", validation + 0.02),
-            ("validation", validation),
-            ("test", test),
+class RecordedCell(NamedTuple):
+    """A cell of a recorded grid; more is better."""
+
+    curve: Floats
+    """Mean of each rate in validation."""
+    residuals: Floats
+    """Validation and test value of each run at the best rate and its neighbours, less their means."""
+
+
+def _recorded(setting: Setting, num_rates: int, number: int, rng: np.random.Generator) -> Truth:
+    """Draw studies of variants that have one recorded curve, and the residuals of different cells."""
+    groups, studies = recorded_groups(), []
+    for group in rng.integers(len(groups), size=number):
+        size = len(groups[group])
+        cells = rng.choice(size, setting.num_variants, replace=size < setting.num_variants)
+        studies.append([groups[group][cell] for cell in cells])
+    variances = [[cell.residuals[:, 1].var() for cell in cells] for cells in studies]
+    units = np.sqrt(np.mean(variances, axis=-1))[:, None, None, None]
+    curves = [[_around_best(cells[0].curve, num_rates)] * len(cells) for cells in studies]
+
+    def noise(num_seeds: int) -> tuple[Floats, Floats]:
+        size = (num_rates, num_seeds)
+        values = np.array(
+            [[rng.choice(cell.residuals, size) for cell in cells] for cells in studies]
         )
-    }
-    curves = pd.DataFrame(
-        {
-            "run_id": np.repeat(wanted["run_id"].to_numpy()[complete], len(steps)),
-            "step": np.tile(steps, int(complete.sum())),
-            **numbers,
-        }
-    )
-    known = runs[runs["status"] != "missing"].astype({"diverged_at_step": "Int64"})
-    return Frames(wanted=wanted, runs=known.reset_index(drop=True), curves=curves)
+        return values[..., 0] / units, values[..., 1] / units
+
+    return Truth(means=_with_lead(np.array(curves) / units[..., 0], setting), noise=noise)
 
 
-def _wanted(truth: Truth) -> pd.DataFrame:
-    tasks = [f"task-{number}" for number in range(truth.setting.num_tasks)]
-    rates = [float(f"{10**log_rate:.3g}") for log_rate in truth.setting.log_rates]
-    names = [tasks, VARIANTS, rates, range(truth.setting.num_seeds)]
-    index = pd.MultiIndex.from_product(names, names=["task", "variant", "learning_rate", "seed"])
-    frame = index.to_frame(index=False).assign(
-        model="gpt2", num_steps=BUDGET, pretrained_on=None, data_origin="drawn"
-    )
-    return frame.assign(
-        run_id=[f"{number:06d}" for number in range(len(frame))], trained_parameters=None
-    )
+def _around_best(curve: Floats, num_rates: int) -> Floats:
+    """Return the means of so many rates around the best one; those beyond the grid are the worst."""
+    padded = np.pad(curve, num_rates // 2, constant_values=curve.min())
+    best = int(curve.argmax())
+    return padded[best : best + num_rates]
 
 
-# Faults: each changes the truth of one cell (task 0, last variant), or of its task.
+@cache
+def recorded_groups() -> list[list[RecordedCell]]:
+    """Read the cells of docs/results with three seeds or more, by task and model."""
+    tables = [_read(path) for path in sorted(RESULTS.glob("*/runs.csv"))]
+    runs = pd.concat(tables).drop_duplicates("run_id").dropna()
+    groups = []
+    for _, group in runs.groupby(["report", *GROUP]):
+        cells = [_recorded_cell(rows) for _, rows in group.groupby("variant")]
+        groups.append([cell for cell in cells if len(cell.curve) > 2 and cell.residuals.any()])
+    return [cells for cells in groups if len(cells) > 1]
 
 
-def beyond_the_end(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant a peak one to two steps beyond an end of the grid."""
-    end = rng.choice([0, -1])
-    shift = (1 if end else -1) * rng.uniform(1, 2) * truth.setting.step
-    return faulty(truth, status="complete", peak=truth.setting.log_rates[end] + shift)
+def report_runs(path: Path) -> pd.DataFrame:
+    """Read a report's `runs.csv`, with the study's metric as `validation` and `test`, of which more is better."""
+    runs = pd.read_csv(path)
+    metric = next(name for name in runs if name.startswith("test_")).removeprefix("test_")
+    sign = -1 if metric == "loss" else 1
+    return runs.assign(**{split: sign * runs[f"{split}_{metric}"] for split in SPLITS})
 
 
-def mostly_diverged(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant a cell where only the smallest rate trains."""
-    rates = truth.setting.log_rates
-    return faulty(truth, status=np.where(rates > rates[0], "diverged", "complete")[:, None])
+def _read(path: Path) -> pd.DataFrame:
+    kept = ["run_id", *GROUP, "variant", "learning_rate", *SPLITS]
+    return report_runs(path)[kept].assign(report=path.parent.name)
 
 
-def one_seed_diverged(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant a seed that diverged at the best rate, 6 points or more better than its neighbours."""
-    setting = truth.setting
-    planted = faulty(truth, status="complete", peak=setting.middle, width=setting.step * 1.6)
-    planted.status[0, -1, setting.num_rates // 2, 0] = "diverged"
-    return planted
-
-
-def still_rising(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant curves that have 1 to 2 time constants in the budget: 3 points or more are gained in the last quarter."""
-    return faulty(truth, pace=rng.uniform(1, 2))
-
-
-def lower_test(truth: Truth, rng: np.random.Generator) -> Truth:
-    """Plant a test accuracy that is 10 points lower."""
-    return faulty(truth, gap=0.1)
-
-
-def one_run(status: str) -> Callable[[Truth, np.random.Generator], Truth]:
-    """Return what plants a run that failed, or that is missing."""
-
-    def plant(truth: Truth, rng: np.random.Generator) -> Truth:
-        changed = truth.status.copy()
-        changed[0, -1, 0, 0] = status
-        return replace(truth, status=changed)
-
-    return plant
-
-
-def constant(frames: Frames) -> Frames:
-    """Plant one accuracy at every evaluation of the first task, as of a model that reads nothing."""
-    ids = frames.wanted.loc[frames.wanted["task"] == "task-0", "run_id"]
-    curves = frames.curves.copy()
-    curves.loc[curves["run_id"].isin(ids), ["train", "validation", "test"]] = CHANCE
-    return replace(frames, curves=curves)
-
-
-def without_upper_rates(frames: Frames) -> Frames:
-    """Plant a variant that was given two rates fewer."""
-    rates = sorted(frames.wanted["learning_rate"].unique())
-    lacks = (frames.wanted["variant"] == VARIANTS[-1]) & frames.wanted["learning_rate"].isin(
-        rates[-2:]
-    )
-    return replace(frames, wanted=frames.wanted[~lacks].reset_index(drop=True))
-
-
-def two_rates(frames: Frames) -> Frames:
-    """Plant a study of two learning rates."""
-    rates = sorted(frames.wanted["learning_rate"].unique())
-    middle = len(rates) // 2
-    kept = frames.wanted["learning_rate"].isin(rates[middle - 1 : middle + 1])
-    return replace(frames, wanted=frames.wanted[kept].reset_index(drop=True))
+def _recorded_cell(rows: pd.DataFrame) -> RecordedCell:
+    by_rate = rows.groupby("learning_rate")[SPLITS]
+    counts, means = by_rate.size(), by_rate.mean()
+    num_seeds = counts.max()
+    best = means["validation"].where(counts == num_seeds).argmax()
+    near = counts.index[max(best - 1, 0) : best + 2]
+    is_counted = rows["learning_rate"].isin(near[counts[near] == num_seeds]) & (num_seeds > 2)
+    away = (rows[SPLITS] - by_rate.transform("mean"))[is_counted].to_numpy(float)
+    return RecordedCell(means["validation"].to_numpy(float), away * (1 - 1 / num_seeds) ** -0.5)

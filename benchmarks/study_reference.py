@@ -33,7 +33,7 @@ from lr_sweep.sweep.study.model import (
 )
 from lr_sweep.sweep.study.own import FunctionStudy, OwnStudy, StudyMetric
 from lr_sweep.sweep.study.search import LearningRateGrid, Range, Search
-from lr_sweep.sweep.study.settings import AsManyAsItTakes, Resources, StopEarly
+from lr_sweep.sweep.study.settings import AsManyAsItTakes, Resources
 from lr_sweep.sweep.study.study import Study
 from lr_sweep.sweep.study.validation import is_fixed
 from lr_sweep.trainables.models import FAMILIES, size_type
@@ -67,7 +67,6 @@ SECTIONS: dict[str, tuple[type, ...]] = {
     "`learning_rates`": (LearningRateGrid,),
     "`search`": (Search,),
     "`search.space.OPTION`": (Range,),
-    "`stop_early`": (StopEarly,),
     "`fresh`, as many as it takes": (AsManyAsItTakes,),
     "`resources`": (Resources,),
 }

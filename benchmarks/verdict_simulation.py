@@ -1,6 +1,6 @@
 """How often verdicts are wrong, and how often they find a lead: `python -m benchmarks.verdict_simulation`.
 
-Studies of known truth (`benchmarks.drawn_variants`) are judged by the report's own functions. Prints
+Studies of known truth (`benchmarks.simulated_studies`) are judged by the report's own functions. Prints
 the tables of docs/statistics.md; numbers depend on `--seed` alone.
 """
 
@@ -22,9 +22,9 @@ from lr_sweep.analysis.statistics.comparisons.failures import failures_among
 from lr_sweep.analysis.statistics.comparisons.pair_tests import after_every_seed
 from lr_sweep.analysis.statistics.comparisons.power import POWER, findable
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
-from lr_sweep.benchmarks import drawn_variants as drawn
-from lr_sweep.benchmarks.drawn_variants import Runs, Setting, at_rate, windows_of
+from lr_sweep.benchmarks import simulated_studies as simulated
 from lr_sweep.benchmarks.shared import options, print_table
+from lr_sweep.benchmarks.simulated_studies import Runs, Setting, at_rate, windows_of
 
 WITHIN = 1.5
 """Limit of equality where studies add seeds until a pair is decided, in standard deviations."""
@@ -70,7 +70,7 @@ class Judged(NamedTuple):
 
 def judged(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> Judged:
     """Train studies, and compare their variants as a report does."""
-    truth = drawn.drawn(setting, design.num_rates, number, rng)
+    truth = simulated.drawn(setting, design.num_rates, number, rng)
     pairs = pairs_within(["study"] * setting.num_variants)
     choosing = truth.runs(design.seeds)
     fresh = Runs(*(at_rate(values, choosing.chosen) for values in truth.runs(design.fresh)))
@@ -169,7 +169,7 @@ def differs_at_a_rate(
     setting: Setting, design: Design, number: int, rng: np.random.Generator
 ) -> float:
     """Return the share of studies of equal variants with a significant difference at some fixed rate."""
-    tests = drawn.drawn(setting, design.num_rates, number, rng).runs(design.seeds).test
+    tests = simulated.drawn(setting, design.num_rates, number, rng).runs(design.seeds).test
     pairs = pairs_within(["study"] * setting.num_variants)
     rates = [np.full(tests.shape[:2], rate) for rate in range(design.num_rates)]
     p = [_tested(windows_of(tests, rate), *pairs)[0] for rate in rates]
@@ -200,13 +200,13 @@ class Table(NamedTuple):
             yield [*labels, *(f"{value:.3g}" for value in numbers)]
 
 
-SIZES, CURVES, LEADS = (2, 4), tuple(drawn.CURVES), (1.0, 2.0, 3.0, 5.0)
-REAL = Table(_settings(noise=[drawn.REAL], num_variants=SIZES), ALL_DESIGNS)
-COLLAPSES = _settings(noise=tuple(drawn.COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
-FAILURES = _settings(noise=tuple(drawn.FAILURES), num_variants=SIZES)
-FLIPS = _settings(noise=drawn.FAMILIES[:3], num_variants=SIZES, curve=["flat"])
+SIZES, CURVES, LEADS = (2, 4), tuple(simulated.CURVES), (1.0, 2.0, 3.0, 5.0)
+REAL = Table(_settings(noise=[simulated.REAL], num_variants=SIZES), ALL_DESIGNS)
+COLLAPSES = _settings(noise=tuple(simulated.COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
+FAILURES = _settings(noise=tuple(simulated.FAILURES), num_variants=SIZES)
+FLIPS = _settings(noise=simulated.FAMILIES[:3], num_variants=SIZES, curve=["flat"])
 BY_SETTING = {
-    "claims": Table(_settings(noise=drawn.FAMILIES, num_variants=SIZES, curve=CURVES)),
+    "claims": Table(_settings(noise=simulated.FAMILIES, num_variants=SIZES, curve=CURVES)),
     "power": Table(_settings(num_variants=SIZES, curve=CURVES, ahead=LEADS), (*DESIGNS, *ANY_LEAD)),
     "collapses": Table(COLLAPSES),
     "failures": Table(FAILURES, ALL_DESIGNS),

@@ -9,8 +9,7 @@ The curve, all that was reported and the final state are compared with the undis
 - `silent`: bits differ, and the run says nothing.
 
 `python -m benchmarks.preempted` ends with code 1 if any kill is silent; `python -m benchmarks.preempted NAME ...` tries
-some loops. A false alarm is an equal run that is called inexact. `--sweep NAME ...` interrupts a real `lr-sweep run` of
-each loop, and prints the lines of its report that name the interrupted run.
+some loops. A false alarm is an equal run that is called inexact.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from functools import partial
 from pathlib import Path
 
 from lr_sweep.benchmarks.preempted.harness import Result, results_of
-from lr_sweep.benchmarks.preempted.sweep import interrupted_sweep
 from lr_sweep.benchmarks.preempted.table import LOOPS, Loop
 from lr_sweep.trainables.own.run import TrainingFunctionError
 from lr_sweep.trainables.worker import hide_checkout
@@ -41,28 +39,14 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="loops to try; default: all")
     parser.add_argument("--jobs", type=int, default=1, help="loops at the same time")
     parser.add_argument("--seed", type=int, default=0, help="seed of the steps of the kills")
-    parser.add_argument("--sweep", action="store_true", help="by `lr-sweep run`, interrupted once")
     given = parser.parse_args()
     if unknown := set(given.names) - {loop.name for loop in LOOPS}:
         parser.error(f"unknown loops: {', '.join(sorted(unknown))}")
     hide_checkout()
     chosen = [loop for loop in LOOPS if not given.names or loop.name in given.names]
-    if given.sweep:
-        return swept(chosen)
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(given.jobs) as pool:
         attempts = pool.map(partial(attempted, folder=Path(scratch), seed=given.seed), chosen)
         return summarized([shown(*pair) for pair in zip(chosen, attempts, strict=True)])
-
-
-def swept(loops: Sequence[Loop]) -> int:
-    """Interrupt a sweep of each loop; return 1 if a report names another kind of loop than it should."""
-    wrong = 0
-    for loop in loops:
-        with tempfile.TemporaryDirectory() as folder:
-            lines = interrupted_sweep(loop, Path(folder))
-        wrong += (loop.expected == "equal") == bool(lines)
-        print(f"{loop.name}:", *(lines or ["the report names no interrupted run"]), sep="\n  ")
-    return min(wrong, 1)
 
 
 def attempted(loop: Loop, folder: Path, seed: int) -> list[Result] | str:

@@ -12,6 +12,7 @@ from lr_sweep.trainables.own.command_line import CommandLine
 from lr_sweep.trainables.own.run import OwnFiles, OwnRun
 
 FOLDER = Path(__file__).parent / "loops"
+PLANTED = FOLDER / "planted.py"
 STARTERS = Path(__file__).parents[2] / "sweep" / "starters"
 
 
@@ -21,6 +22,8 @@ class Loop:
 
     name: str
     file: Path
+    function: str = "train"
+    """Training function in the file."""
     options: Fields = field(default_factory=dict)
     edits: tuple[tuple[str, str], ...] = ()
     """Texts of the file that are replaced, as a user would edit a starter."""
@@ -49,7 +52,10 @@ class Loop:
         code = {self.file.name: text.encode(), "problem.py": (FOLDER / "problem.py").read_bytes()}
         return OwnRun(
             files=OwnFiles(
-                trainable=f"{self.file.name}:train", code=code, folders=(), command=self._command()
+                trainable=f"{self.file.name}:{self.function}",
+                code=code,
+                folders=(),
+                command=self._command(),
             ),
             data={},
             task="points",
@@ -71,9 +77,9 @@ class Loop:
         return CommandLine(words=words, metrics=named)
 
 
-def planted(name: str, file: str, expected: str = "equal", **options: object) -> Loop:
-    """Return a loop of this folder, with options for its function."""
-    return Loop(name=name, file=FOLDER / file, expected=expected, options=options)
+def planted(name: str, function: str, expected: str = "equal", **options: object) -> Loop:
+    """Return a loop of `planted.py`, with options for its function."""
+    return Loop(name=name, file=PLANTED, function=function, expected=expected, options=options)
 
 
 def loader(name: str, *, passed: bool = True, **options: object) -> Loop:
@@ -102,25 +108,25 @@ def command(name: str, *more: str, expected: str) -> Loop:
 
 
 LOOPS = (
-    planted("accumulate-4", "accumulate.py", every=4),
-    planted("accumulate-16", "accumulate.py", every=16),
-    Loop(name="accelerate", file=FOLDER / "accelerated.py", needs="accelerate"),
-    Loop(name="two-ranks", file=FOLDER / "ranks.py", processes=2),
-    planted("scaler", "scaled.py"),
-    planted("average-torch", "average.py", form="torch"),
-    planted("average-own-class", "average.py", form="own", every=1),
-    planted("average-counter", "average.py", form="own", every=10),
-    planted("step-schedule", "schedule.py", kind="step", passed=True),
-    planted("step-schedule-forgotten", "schedule.py", "named", kind="step", passed=False),
-    planted("plateau", "schedule.py", kind="plateau", passed=True),
-    planted("plateau-forgotten", "schedule.py", "named", kind="plateau", passed=False),
-    planted("epoch-counter", "epochs.py", "named", by="counter"),
-    planted("epoch-of-session", "epochs.py", by="session"),
-    planted("counter-for-printing", "epochs.py", by="session", prints=True),
-    planted("switch-by-flag", "switch.py", "named", kind="flag"),
-    planted("switch-of-gradients", "switch.py", kind="unfreeze"),
-    planted("target", "target.py", passed=True),
-    planted("target-forgotten", "target.py", "named", passed=False),
+    planted("accumulate-4", "accumulate", every=4),
+    planted("accumulate-16", "accumulate", every=16),
+    Loop(name="accelerate", file=PLANTED, function="accelerated", needs="accelerate"),
+    Loop(name="two-ranks", file=PLANTED, function="ranks", processes=2),
+    planted("scaler", "scaled"),
+    planted("average-torch", "averaged", form="torch"),
+    planted("average-own-class", "averaged", form="own", every=1),
+    planted("average-counter", "averaged", form="own", every=10),
+    planted("step-schedule", "schedule", kind="step", passed=True),
+    planted("step-schedule-forgotten", "schedule", "named", kind="step", passed=False),
+    planted("plateau", "schedule", kind="plateau", passed=True),
+    planted("plateau-forgotten", "schedule", "named", kind="plateau", passed=False),
+    planted("epoch-counter", "epochs", "named", by="counter"),
+    planted("epoch-of-session", "epochs", by="session"),
+    planted("counter-for-printing", "epochs", by="session", prints=True),
+    planted("switch-by-flag", "switch", "named", kind="flag"),
+    planted("switch-of-gradients", "switch", kind="unfreeze"),
+    planted("target", "target", passed=True),
+    planted("target-forgotten", "target", "named", passed=False),
     loader("loader"),
     loader("loader-workers", num_workers=2),
     loader("loader-persistent", num_workers=2, persistent_workers=True),
@@ -132,10 +138,10 @@ LOOPS = (
     loader("loader-stateful", stateful=True),
     loader("loader-stateful-generator", stateful=True, generator=True),
     loader("loader-forgotten", passed=False),
-    planted("counters", "counters.py", passed=True),
-    planted("counters-forgotten", "counters.py", "named", passed=False),
-    planted("generators", "generator.py"),
-    planted("statistics-forgotten", "means.py", "named"),
+    planted("counters", "counters", passed=True),
+    planted("counters-forgotten", "counters", "named", passed=False),
+    planted("generators", "generators"),
+    planted("statistics-forgotten", "statistics", "named"),
     starter("starter", "torch", "sklearn", optimizer="sgd", momentum=0.9),
     starter("hf-trainer", "hf-trainer", "accelerate", weight_decay=0.1),
     starter(

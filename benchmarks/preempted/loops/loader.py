@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import torch
-from problem import INPUTS, LABELS, learn, network, report
+from problem import INPUTS, LABELS, batches, learn, network, report
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 
@@ -58,12 +58,6 @@ def built(data="map", augments=False, sampler=False, generator=False, stateful=F
 
         return StatefulDataLoader(Examples(augments), 8, **more)
     return DataLoader(Examples(augments), 8, **more)
-
-
-def batches(loader):
-    """Yield batches, epoch after epoch."""
-    while True:
-        yield from loader
 
 
 def train(run, session):

@@ -38,6 +38,12 @@ def learn(model, optimizer, batch):
     optimizer.step()
 
 
+def batches(loader):
+    """Yield batches, epoch after epoch."""
+    while True:
+        yield from loader
+
+
 @torch.no_grad()
 def report(session, model):
     """Report the losses of two splits where they are due."""
