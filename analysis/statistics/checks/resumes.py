@@ -35,10 +35,10 @@ def inexact_findings(
 
 def resume_texts(wanted: pd.DataFrame, runs: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Yield each of `DOUBTFUL` that wanted runs have, and a text that counts these runs."""
+    is_wanted = runs["run_id"].isin(wanted["run_id"])
+    runs = runs.loc[is_wanted, ["resumed", "not_saved"]]  # other columns would be copied each time
     for resumed in DOUBTFUL:
-        is_doubtful = runs["resumed"].eq(resumed)
-        is_wanted = runs["run_id"].isin(wanted["run_id"])
-        doubtful = runs[is_doubtful & is_wanted]
+        doubtful = runs[runs["resumed"].eq(resumed)]
         how = ", and whether they resumed exactly was not checked"
         if resumed == INEXACTLY:
             how = f" and resumed inexactly (not saved: {_lost_by(doubtful)})"
