@@ -43,7 +43,7 @@ grid misses 1.6 points of such a peak, and its ends lie 4 points below it."""
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What a simulated study is like; arrays are tasks x variants. Faults change them in one cell."""
+    """Properties of a simulated study; arrays are tasks x variants. Faults change them in one cell."""
 
     log_rates: Floats
     """log10 of the learning rates, around 1e-3."""

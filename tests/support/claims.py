@@ -87,7 +87,7 @@ class SecondTraining:
 
 
 def challenged(bundle: Path, second: SecondTraining, **changes: Any) -> tuple[bool, str]:
-    """Challenge a bundle by a second training, and return whether it holds, and what is said."""
+    """Challenge a bundle by a second training, and return whether it holds, with all lines."""
     said: list[str] = []
     given = {"num_runs": 15, "seed": 0, "allow": lambda: None}
     with mock.patch("lr_sweep.sweep.claims.challenge.run_study", second):

@@ -28,7 +28,7 @@ METRICS = "metrics"
 STATES = ("", "RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED")
 """Words for the numbers by which MLflow's store of files names the state of a run."""
 TRIAL = ("number", "value", "params", "user_attrs", "state")
-"""What is read of a trial of Optuna."""
+"""Columns of a trial of Optuna that are read."""
 TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 RUNS = """
     SELECT runs.run_uuid AS run_id, runs.status, experiments.name AS experiment

@@ -36,7 +36,7 @@ MEAN_DIGITS = 12
 """Significant digits by which means are compared: accuracies are ratios of counts, so a closer difference is summation
 error."""
 OUTCOMES = (*STATUSES, "short", "missing")
-"""What became of a wanted run at the study's budget."""
+"""Outcomes of a wanted run at the study's budget."""
 BOUNDING = ("diverged", "stopped")
 """Outcomes without a value that say that a learning rate is worse: it diverged, or fell behind the others."""
 

@@ -147,7 +147,7 @@ PARTS += ("studies/first/wanted.parquet", "studies/first/progress.json", "writer
 PARTS += ("writer.json", "mlflow.db", "pretrained", "pretrained/gpt2-2x16-000000000000", "tune")
 PARTS += (f"runs/{RUN}.parquet", f"curves/{RUN}.parquet", f"checkpoints/{RUN}")
 PLANNED = ("format.json", "runs", f"runs/{RUN}.parquet", f"checkpoints/{RUN}")
-"""What `plan` of another study reads."""
+"""Parts of a record that `plan` of another study reads."""
 CONTENTS = {"brackets": b"[" * 50_000, "mapping": b"{}", "folder": None}
 
 
