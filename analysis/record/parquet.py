@@ -61,19 +61,20 @@ def read_each(
     if run_ids is None:
         run_ids = sorted(path.stem for path in folder.glob("[!.]*.parquet"))
     every = [folder / f"{run_id}.parquet" for run_id in dict.fromkeys(run_ids)]
+    wanted = schema(columns)
     with ThreadPoolExecutor(READ_THREADS) as pool:
         for start in range(0, len(every), READ_AHEAD):
             paths = every[start : start + READ_AHEAD]
             # Threads fetch bytes and no more: decoding holds Python's lock, and is slower in many threads than in one.
             for path, content in zip(paths, pool.map(_read_bytes, paths), strict=True):
                 if content is not None:
-                    yield path.stem, _decode(path, content, columns)
+                    yield path.stem, _decode(path, content, columns, wanted)
 
 
 def read_table(path: Path, columns: Columns) -> pa.Table | None:
     """Read one file; None if there is none. Raises RecordError if it is damaged, or has more than `MAX_ROWS`."""
     content = _read_bytes(path)
-    return None if content is None else _decode(path, content, columns)
+    return None if content is None else _decode(path, content, columns, schema(columns))
 
 
 def _read_bytes(path: Path) -> bytes | None:
@@ -95,42 +96,38 @@ def damaged(path: Path, error: Exception) -> RecordError:
     )
 
 
-def _decode(path: Path, content: bytes, columns: Columns) -> pa.Table:
-    if _MARK in content and content != _with_digest(
-        content
-    ):  # an earlier version wrote files without a checksum
+def _decode(path: Path, content: bytes, columns: Columns, wanted: pa.Schema) -> pa.Table:
+    """Check a file's content, and return its columns by `wanted`, the schema of `columns`."""
+    # An earlier version wrote files without a checksum.
+    if _MARK in content and content != _with_digest(content):
         raise damaged(path, ValueError("its checksum is not that of its content"))
     try:
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
-            if file.metadata.num_rows > MAX_ROWS:
-                raise ValueError(
-                    f"it has {file.metadata.num_rows:,} rows, want at most {MAX_ROWS:,}"
-                )
-            found = _read(file, [column.name for column in columns])
-            found.validate(full=True)
+            num_rows = file.metadata.num_rows
+            if num_rows > MAX_ROWS:
+                raise ValueError(f"it has {num_rows:,} rows, want at most {MAX_ROWS:,}")
+            values = _read(file, wanted.names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error
     for column in columns:
-        if column.later and column.name not in found.column_names:
-            found = found.append_column(
-                pa.field(column.name, column.type), pa.nulls(found.num_rows, column.type)
-            )
-    types = dict(zip(found.schema.names, found.schema.types, strict=True))
+        if column.later and column.name not in values:
+            values[column.name] = pa.nulls(num_rows, column.type)
+    types = {name: array.type for name, array in values.items()}
     if wrong := [c for c in columns if types.get(c.name) != c.type]:
         texts = [f"{c.name}: got {types.get(c.name, 'no column')}, want {c.type}" for c in wrong]
         raise RecordError(
             f"{path} is not of format {FORMAT} ({'; '.join(texts)}): delete it and run the study again"
         )
-    return pa.Table.from_arrays(
-        [found.column(column.name) for column in columns], schema=schema(columns)
-    )
+    return pa.Table.from_arrays([values[name] for name in wanted.names], schema=wanted)
 
 
-def _read(file: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
-    """Read those of some columns that a file has, under their names of today."""
+def _read(file: pq.ParquetFile, names: Sequence[str]) -> dict[str, pa.ChunkedArray | pa.Array]:
+    """Read those of some columns that a file has, by their names of today."""
     earlier = [old for old, name in FORMAT_1_NAMES.items() if name in names]
-    found = file.read([*names, *earlier], use_threads=False)
-    return found.rename_columns([FORMAT_1_NAMES.get(name, name) for name in found.column_names])
+    content = file.read([*names, *earlier], use_threads=False)
+    content.validate(full=True)
+    names_today = [FORMAT_1_NAMES.get(name, name) for name in content.column_names]
+    return dict(zip(names_today, content.columns, strict=True))
 
 
 def rows_of(results: Path, run_ids: Iterable[str] | None, columns: Columns) -> pa.Table:

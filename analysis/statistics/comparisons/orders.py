@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Literal
 
@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.metric import Metric
-from lr_sweep.analysis.statistics.selection.best import CELL, rounded
+from lr_sweep.analysis.record.columns import Row
+from lr_sweep.analysis.statistics.selection.best import CELL, comparable
 from lr_sweep.analysis.statistics.selection.summary import (
     OUTCOMES,
     StudySummary,
@@ -96,11 +97,11 @@ def orders(summary: StudySummary) -> pd.DataFrame:
         counted.append("num_lacking")
     rows: list[dict[str, Any]] = []
     for labels, group in summary.groups():
-        tuned = order_of(ranked_means(group.cells, metric))
-        by_rate: dict[Any, pd.DataFrame] = dict(list(group.learning_rates.groupby("learning_rate")))
-        for rate, cells in ({math.nan: group.cells} | by_rate).items():
-            means = ranked_means(cells, metric)
-            incomplete = _incomplete(cells[["variant", *counted]])
+        cells = group.cells.to_dict("records")
+        tuned = order_of(ranked_means(cells, metric))
+        for rate, cells_at_rate in {math.nan: cells, **_cells_by_rate(group)}.items():
+            means = ranked_means(cells_at_rate, metric)
+            incomplete = _incomplete(cells_at_rate, counted)
             order = order_of(means)
             pairs = significant.get((*labels.values(), rate), {})
             kind = "same" if math.isnan(rate) else kind_of(order, tuned, incomplete)
@@ -118,6 +119,14 @@ def orders(summary: StudySummary) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _cells_by_rate(group: StudySummary) -> dict[float, list[Row]]:
+    """Return the cells of a task and model at each learning rate, rates rising: a frame a rate would take longer."""
+    cells = defaultdict[float, list[Row]](list)
+    for row in group.learning_rates.to_dict("records"):
+        cells[row["learning_rate"]].append(row)
+    return dict(sorted(cells.items()))
+
+
 def _significant(
     tested: pd.DataFrame,
 ) -> Mapping[tuple[Any, ...], Differences]:
@@ -131,17 +140,13 @@ def _significant(
     return by_rate
 
 
-def ranked_means(rows: pd.DataFrame, metric: Metric) -> dict[str, float]:
+def ranked_means(cells: Iterable[Row], metric: Metric) -> dict[str, float]:
     """Return the mean test value of each variant with one, best first; equal ones in the study's order.
 
     Means are rounded, so that equal ones are equal.
     """
-    means = zip(
-        rows["variant"],
-        rounded(rows["test_mean"].to_numpy(float)).tolist(),
-        strict=True,
-    )
-    known = {str(variant): mean for variant, mean in means if not math.isnan(mean)}
+    means = {row["variant"]: comparable(row["test_mean"]) for row in cells}
+    known = {variant: mean for variant, mean in means.items() if not math.isnan(mean)}
     return dict(sorted(known.items(), key=lambda item: -metric.sign * item[1]))
 
 
@@ -208,6 +213,6 @@ def _only_diverged(counts: Mapping[str, int]) -> bool:
     return 0 < num_diverged == sum(counts.values())
 
 
-def _incomplete(rows: pd.DataFrame) -> dict[Any, Any]:
-    counts = rows.set_index("variant")
-    return counts[counts.any(axis=1)].to_dict("index")
+def _incomplete(cells: Iterable[Row], counted: Sequence[str]) -> dict[str, dict[str, int]]:
+    counts = {row["variant"]: {name: row[name] for name in counted} for row in cells}
+    return {variant: numbers for variant, numbers in counts.items() if any(numbers.values())}

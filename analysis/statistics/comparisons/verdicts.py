@@ -129,7 +129,7 @@ def ranked(
     """Yield each task and model with `best`, `leads` and `certain` of `verdicts`."""
     compared = with_conditions(summary, conditions)
     for labels, group in summary.groups():
-        tuned = tuple(ranked_means(group.cells, group.metric))
+        tuned = tuple(ranked_means(group.cells.to_dict("records"), group.metric))
         is_of_group = compared[GROUP].eq([*labels.values()]).all(axis=1)
         pairs = dict(_leads(compared[is_of_group], tuned))
         leads = tuple(pairs[tuned[0], other] for other in tuned[1:])

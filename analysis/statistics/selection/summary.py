@@ -333,7 +333,8 @@ def points_within_budget(
 ) -> pd.DataFrame:
     """Return the columns `measured` of some runs' evaluations up to the study's budget, by step within a run."""
     labelled = runs[["run_id", "num_steps", *CELL, "learning_rate", "seed"]]
-    points = labelled.merge(curves[["run_id", "step", *measured]], on="run_id")
+    is_of_runs = curves["run_id"].isin(runs["run_id"])
+    points = labelled.merge(curves.loc[is_of_runs, ["run_id", "step", *measured]], on="run_id")
     points = points[points["step"] <= points["num_steps"]]
     return points.sort_values(["learning_rate", "seed", "run_id", "step"], kind="stable")
 
