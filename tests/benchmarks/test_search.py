@@ -11,14 +11,10 @@ import pytest
 
 from lr_sweep.benchmarks.search import (
     FIRST_RATES,
-    Curves,
-    Grid,
     RecordedCell,
     read_table,
     scores,
-    stopped,
     tried_by,
-    under_median,
     winners,
 )
 from lr_sweep.common.text import rate_text
@@ -90,18 +86,6 @@ def test_regret_and_wrong_orders_by_hand() -> None:
     assert (round(regret, 9), wrong) == (25.0, 1.0)
 
 
-def test_early_stopping_by_hand() -> None:
-    """Of 4 rates two are kept at the first of 9 evaluations: the fast starters, though the second ends higher."""
-    best = np.array([[0.1] * 9, [0.2] + [0.9] * 8, [0.3] + [0.5] * 8, [0.4] * 9])
-    steps = np.arange(1, 10) * 10
-    cost = np.tile(2.0 * steps, (4, 1))
-    curves = Curves(steps=steps, best=best, running=best, run_steps=cost)
-    cell = RecordedCell(("a", "b", "c"), np.logspace(-4, -1, 4), best[:, -1], best[:, -1], curves)
-    assert under_median(cell) == ([2, 3], 400)
-    assert stopped(cell) == (2, 400)
-    assert cell.answer(range(4)) == 1
-
-
 def test_the_best_of_the_first_seed() -> None:
     values = np.array([0.3, math.nan, 0.5, 0.5, 0.1])
     cell = RecordedCell(("a", "b", "c"), np.logspace(-5, -1, 5), values, values)
@@ -127,24 +111,6 @@ def test_one_winner_by_hand(tmp_path: Path) -> None:
     grid = read_table(tmp_path / "runs.csv")
     assert winners(grid, 1)[:2] == (0.75, pytest.approx(10.0))
     assert winners(grid, 2)[:2] == (1.0, 0.0)
-
-
-def test_a_rule_stops_runs_of_the_first_seed_by_hand() -> None:
-    """Of 4 rates two are kept at the first of 9 evaluations of 10 steps: 2 x 90 + 2 x 10 steps, then 90 a winner."""
-    best = np.array([[0.1] * 9, [0.2] * 9, [0.3] * 9, [0.4] * 9])
-    steps = np.arange(1, 10) * 10
-    of_two, of_one = (
-        Curves(steps=steps, best=best, running=best, run_steps=cost)
-        for cost in (np.tile(2.0 * steps, (4, 1)), np.tile(1.0 * steps, (4, 1)))
-    )
-    labels, rates = ("a", "b", "c"), np.logspace(-4, -1, 4)
-    cell, first = (
-        RecordedCell(labels, rates, best[:, -1], best[:, -1], curves, num_seeds)
-        for curves, num_seeds in ((of_two, 2), (of_one, 1))
-    )
-    grid = Grid("g", [cell], [[first], [first]])
-    assert winners(grid, 2, stops=True)[:2] == (380 / 720, 0.0)
-    assert winners(grid, 1, stops=True)[:2] == (290 / 720, 0.0)
 
 
 @pytest.mark.parametrize("grid", ["optimizers-digits", "bits-small"])
