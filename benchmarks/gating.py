@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -48,40 +47,38 @@ def lognormal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     return (np.sqrt(np.e) - rng.lognormal(0, 1, shape)) / np.sqrt(np.e * (np.e - 1))
 
 
-def modes(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> Floats:
-    """Draw noise of two modes with a mean of 0 and a deviation of 1."""
-    deviation = (WIDTH**2 + DEPTH**2 * share * (1 - share)) ** 0.5
-    return (two_modes(share)(rng, shape) + DEPTH * share) / deviation
+def scaled(draw: Draw, scale: float) -> Draw:
+    """Return noise of another deviation."""
+    return lambda rng, shape: draw(rng, shape) * scale
 
 
-def failing(rng: np.random.Generator, shape: tuple[int, ...], share: float) -> Floats:
-    """Draw noise of runs of which a share fails, with a mean of 0."""
-    return two_modes(share)(rng, shape) + DEPTH * share
+def failing(share: float) -> Draw:
+    """Return noise of runs of which a share fails, with a mean of 0."""
+    draw = two_modes(share)
+    return lambda rng, shape: draw(rng, shape) + DEPTH * share
 
 
-def scaled(rng: np.random.Generator, shape: tuple[int, ...], draw: Draw, scale: float) -> Floats:
-    """Draw noise of another deviation."""
-    return draw(rng, shape) * scale
+def modes(share: float) -> Draw:
+    """Return noise of two modes with a mean of 0 and a deviation of 1."""
+    draw, deviation = failing(share), (WIDTH**2 + DEPTH**2 * share * (1 - share)) ** 0.5
+    return lambda rng, shape: draw(rng, shape) / deviation
 
 
 RUNS: dict[str, tuple[Draw, Draw]] = {
     "normal": (normal, normal),
     "t3": (t3, t3),
     "exponential": (exponential, exponential),
-    **{
-        f"two modes, {share:.0%}": (partial(modes, share=share), partial(modes, share=share))
-        for share in (0.3, 0.5)
-    },
-    "unequal, candidates noisy": (partial(scaled, draw=normal, scale=0.1), normal),
-    "unequal, candidates quiet": (normal, partial(scaled, draw=normal, scale=0.1)),
-    "exponential and unequal": (partial(scaled, draw=exponential, scale=0.3), exponential),
+    "two modes, 30%": (modes(0.3), modes(0.3)),
+    "two modes, 50%": (modes(0.5), modes(0.5)),
+    "unequal, candidates noisy": (scaled(normal, 0.1), normal),
+    "unequal, candidates quiet": (normal, scaled(normal, 0.1)),
+    "exponential and unequal": (scaled(exponential, 0.3), exponential),
     "lognormal": (lognormal, lognormal),
-    "lognormal and unequal": (partial(scaled, draw=lognormal, scale=0.3), lognormal),
+    "lognormal and unequal": (scaled(lognormal, 0.3), lognormal),
 }
 """Noise of a baseline and of a candidate; the deviation of the noisier one is 1."""
 RARE_FAILURES = "candidate fails in 5%"
-QUIET_BASELINE: Draw = partial(scaled, draw=normal, scale=WIDTH)
-SINGLE = RUNS | {RARE_FAILURES: (QUIET_BASELINE, partial(failing, share=0.05))}
+SINGLE = RUNS | {RARE_FAILURES: (scaled(normal, WIDTH), failing(0.05))}
 NIGHTS = tuple(RUNS)[:5]
 
 
@@ -186,10 +183,8 @@ def single_rows(number: int) -> Iterator[list[str]]:
     yield ["accepted, % (seeds): noise", *(f"{seeds} seeds of each" for seeds in SEEDS)]
     for noise in SINGLE:
         answers = [gating(noise, 0.0, seeds, number, rng) for seeds in SEEDS]
-        yield [
-            noise,
-            *(f"{percent(a.is_accepted.mean())} ({a.num_seeds.mean():.1f})" for a in answers),
-        ]
+        texts = [f"{percent(a.is_accepted.mean())} ({a.num_seeds.mean():.1f})" for a in answers]
+        yield [noise, *texts]
 
 
 TABLES = {"streams": stream_rows, "nights": night_rows, "single": single_rows}
