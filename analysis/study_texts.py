@@ -75,8 +75,8 @@ def _budgets(runs: pd.DataFrame) -> str:
 
 def _grouped_text(runs: pd.DataFrame, column: str, by: str) -> str:
     """List the values of a column, each with what has it: `300 (mnist, cifar10)`."""
-    names = runs.groupby(column, sort=False)[by].unique()
-    return "; ".join(f"{value} ({', '.join(map(str, found))})" for value, found in names.items())
+    names_by_value = runs.groupby(column, sort=False)[by].unique().items()
+    return "; ".join(f"{value} ({', '.join(map(str, names))})" for value, names in names_by_value)
 
 
 def _failures(runs: pd.DataFrame) -> list[Section]:

@@ -18,13 +18,18 @@ import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.statistics.comparisons.correction import Pairs, pairs_within
-from lr_sweep.analysis.statistics.comparisons.noise import Sampled, cell_noise
-from lr_sweep.analysis.statistics.comparisons.pair_tests import at_once
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.benchmarks.shared import options, percent, print_table
-from lr_sweep.benchmarks.simulated_studies import RESULTS, Runs, at_rate, report_runs, windows_of
-from lr_sweep.benchmarks.verdict_simulation import exceeds_cost, until_decided
+from lr_sweep.benchmarks.simulated_studies import (
+    RESULTS,
+    Runs,
+    exceeds_cost,
+    leaders,
+    report_runs,
+    seeds_used,
+    tested,
+)
 
 NUM_RATES, REFERENCE_SEEDS = 9, 5
 BEND = 1.0
@@ -66,13 +71,13 @@ class Truth:
         noise = rng.standard_normal((*self.means.shape, seeds))
         return self.means[..., None] + self.deviations[..., None] * noise
 
-    def pairs(self) -> tuple[Ints, Ints]:
-        """Return the indices of the two variants of each pair."""
-        return pairs_within(["study"] * len(self.means))
+    def pairs(self) -> Pairs:
+        """Return the pairs of variants."""
+        return Pairs(*pairs_within(["study"] * len(self.means)))
 
     def is_false(self, outcome: Ints) -> Bools:
         """Return which conclusions contradict the means at the best rates, one a pair."""
-        first, second = self.pairs()
+        first, second, _ = self.pairs()
         difference = self.means.max(-1)[first] - self.means.max(-1)[second]
         differs = (outcome == FIRST) | (outcome == SECOND)
         is_wrong = differs & (np.sign(difference) != outcome)
@@ -131,33 +136,17 @@ class Policy:
     def conclude(self, truth: Truth, rng: np.random.Generator) -> Concluded:
         """Train a study, and compare its variants as a report does."""
         runs, cost = self.train(truth, rng)
-        choosing, pairs = Runs(runs[None], runs[None]), truth.pairs()
-        (chosen,) = choosing.chosen
-        if not self.fresh:
-            leader, is_equal = _at_once(windows_of(runs, chosen), truth)
-            return Concluded(cost, _outcome(leader, is_equal))
-        values = at_rate(truth.runs(self.fresh, rng), chosen)
-        used = np.full(len(values), self.fresh)
-        if self.until_decided:
-            tested = until_decided(values[None], *pairs, truth.within)
-            leader, is_equal, used = (part[0] for part in tested)
-            values = np.where(np.arange(self.fresh) < used[:, None], values, np.nan)
-        else:
-            leader, is_equal = _at_once(windows_of(values[:, None], np.zeros_like(used)), truth)
-        (is_certain,) = exceeds_cost(choosing, Runs(values[None], values[None]), *pairs)
-        return Concluded(cost + used.sum(), _outcome(leader * is_certain, is_equal))
-
-
-def _at_once(windows: Floats, truth: Truth) -> tuple[Ints, Bools]:
-    """Return the leader of each pair, and which pairs are equal, by all seeds of windows."""
-    tests = at_once(
-        Sampled(windows[:, 0], cell_noise(windows)), Pairs(*truth.pairs()), truth.within
-    )
-    return np.sign(tests.difference) * tests.is_different, tests.is_equal
-
-
-def _outcome(leader: Ints, is_equal: Bools) -> Ints:
-    return np.where(is_equal & (leader == 0), EQUAL, leader).astype(int)
+        pairs, choosing = truth.pairs(), Runs(runs[None], runs[None])
+        further = truth.runs(self.fresh, rng)[None]
+        fresh = Runs(further, further).at(choosing.chosen)
+        tests = tested(choosing, fresh, pairs, truth.within, until_decided=self.until_decided)
+        leader = leaders(tests)
+        if self.fresh:
+            used = seeds_used(tests, pairs, len(truth.means))
+            leader = leader * exceeds_cost(choosing, fresh.first(used), pairs)
+            cost += float(used.sum())
+        (outcome,) = np.where(tests.is_equal & (leader == 0), EQUAL, leader)
+        return Concluded(cost, outcome)
 
 
 CHEAP = {"seeds": 2, "winners": 2, "stops": True}

@@ -1,4 +1,4 @@
-"""Studies drawn at random with known truth, as arrays: what the simulations judge.
+"""Studies drawn at random with known truth, as arrays, and how a report compares their variants.
 
 The noise is either that of recorded runs, drawn anew, or of an invented family. The unit is the
 standard deviation of a run, except where runs have two modes. Shapes are studies x variants x rates
@@ -7,7 +7,7 @@ x seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
@@ -17,8 +17,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.noise import WINDOW
-from lr_sweep.analysis.statistics.selection.best import Floats, Ints
+from lr_sweep.analysis.statistics.comparisons.choice import choice_cost
+from lr_sweep.analysis.statistics.comparisons.correction import Pairs, pairs_within
+from lr_sweep.analysis.statistics.comparisons.failures import failures_among
+from lr_sweep.analysis.statistics.comparisons.noise import WINDOW, Sampled, cell_noise, num_known
+from lr_sweep.analysis.statistics.comparisons.pair_tests import (
+    PairTests,
+    after_every_seed,
+    at_once,
+)
+from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]
@@ -109,11 +117,15 @@ class Runs(NamedTuple):
         means = self.validation.mean(-1)
         return np.where(np.isnan(means), -np.inf, means).argmax(-1)
 
+    def at(self, rates: Ints) -> Runs:
+        """Return the runs of each cell at one of its rates, studies x cells x seeds."""
+        index = rates[..., None, None]
+        return Runs(*(np.take_along_axis(values, index, 2)[:, :, 0] for values in self))
 
-def at_rate(values: Floats, rate: Ints) -> Floats:
-    """Return the values of each cell at one of its rates: the axis of the rates is taken out."""
-    index = rate.reshape(*rate.shape, *[1] * (values.ndim - rate.ndim))
-    return np.take_along_axis(values, index, rate.ndim).squeeze(rate.ndim)
+    def first(self, numbers: Ints) -> Runs:
+        """Return the first seeds of runs at one rate, so many of each cell; NaN: the others."""
+        is_kept = np.arange(self.test.shape[-1]) < numbers[..., None]
+        return Runs(*(np.where(is_kept, values, np.nan) for values in self))
 
 
 def windows_of(runs: Floats, at: Ints) -> Floats:
@@ -124,6 +136,78 @@ def windows_of(runs: Floats, at: Ints) -> Floats:
     windows: Floats = np.take_along_axis(padded, index[..., None], -2)
     assert windows.shape[-2] == WINDOW
     return windows
+
+
+def tested(
+    choosing: Runs, fresh: Runs, pairs: Pairs, within: float, *, until_decided: bool
+) -> PairTests:
+    """Test the pairs of each study by its fresh seeds; without fresh seeds, by those that chose the rates.
+
+    `within`: limit of equality. `until_decided`: after every fresh seed, until a pair is decided.
+    """
+    max_seeds = fresh.test.shape[-1]
+    if until_decided:
+        return _stacked(after_every_seed(study, pairs, within, max_seeds) for study in fresh.test)
+    if max_seeds:
+        alone = fresh.test[:, :, None]  # one rate, which has no neighbours
+        return by_all_seeds(windows_of(alone, np.zeros_like(choosing.chosen)), pairs, within)
+    return by_all_seeds(windows_of(choosing.test, choosing.chosen), pairs, within)
+
+
+def by_all_seeds(windows: Floats, pairs: Pairs, within: float | None) -> PairTests:
+    """Test the pairs of each study by all seeds; `windows`: studies x cells x `WINDOW` x seeds."""
+    return _stacked(
+        at_once(Sampled(study[:, 0], cell_noise(study)), pairs, within) for study in windows
+    )
+
+
+def _stacked(tests: Iterable[PairTests]) -> PairTests:
+    return PairTests(*map(np.stack, zip(*tests, strict=True)))
+
+
+def leaders(tests: PairTests) -> Ints:
+    """Return 1 where the first variant of a pair leads significantly, -1 where the second does, 0 elsewhere."""
+    signs: Ints = np.sign(tests.difference).astype(int)
+    return signs * tests.is_different
+
+
+def seeds_used(tests: PairTests, pairs: Pairs, num_cells: int) -> Ints:
+    """Return the fresh seeds that the tests of each cell took."""
+    used = np.zeros((len(tests.num_seeds), num_cells), int)
+    for cells in (pairs.first, pairs.second):
+        for study, numbers in zip(used, tests.num_seeds, strict=True):
+            np.maximum.at(study, cells, numbers)
+    return used
+
+
+def exceeds_cost(choosing: Runs, fresh: Runs, pairs: Pairs) -> Bools:
+    """Return whether a lead is larger than what the choice of the other variant's rate may have cost."""
+    counts = np.maximum(num_known(choosing.validation), 1)
+    means = np.nansum(choosing.validation, -1) / counts
+    is_chosen = np.arange(means.shape[-1]) == choosing.chosen[..., None]
+    is_known = ~np.isnan(choosing.validation).all(-1)
+    others = np.where(is_known & ~is_chosen, means, -np.inf)
+    costs = choice_cost(_at_chosen(choosing, fresh), others, counts, means.shape[1])
+    tests = np.nanmean(fresh.test, -1)
+    lead = tests[:, pairs.first] - tests[:, pairs.second]
+    return np.abs(lead) > np.where(lead > 0, costs[:, pairs.second], costs[:, pairs.first])
+
+
+def has_failures(choosing: Runs, fresh: Runs) -> Bools:
+    """Return the cells with failed runs that those at the chosen rate do not explain."""
+    rates = np.repeat(np.arange(choosing.test.shape[2]), choosing.test.shape[3])
+    at_chosen = _at_chosen(choosing, fresh)
+    has_failed = np.zeros(at_chosen.shape[:2], bool)
+    for cell in np.ndindex(has_failed.shape):
+        known = at_chosen[cell][~np.isnan(at_chosen[cell])]
+        failures = failures_among(rates, choosing.validation[cell].ravel(), known, 0.0)
+        has_failed[cell] = failures.num_failed > 0
+    return has_failed
+
+
+def _at_chosen(choosing: Runs, fresh: Runs) -> Floats:
+    """Return the validation values of all runs at the chosen rates, studies x cells x seeds."""
+    return np.concatenate([choosing.at(choosing.chosen).validation, fresh.validation], axis=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +235,11 @@ class Setting:
     """A key of `CURVES`; recorded cells have curves of their own."""
     ahead: float = 0.0
     """Lead of the first variant at its best rate; the others are equal."""
+
+    @property
+    def pairs(self) -> Pairs:
+        """The pairs of variants of a study."""
+        return Pairs(*pairs_within(["study"] * self.num_variants))
 
 
 def drawn(setting: Setting, num_rates: int, number: int, rng: np.random.Generator) -> Truth:

@@ -13,18 +13,28 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-from scipy.special import stdtr
 
 from lr_sweep.analysis.statistics.comparisons import noise
-from lr_sweep.analysis.statistics.comparisons.choice import choice_cost
-from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, Pairs, holm, pairs_within
-from lr_sweep.analysis.statistics.comparisons.failures import failures_among
-from lr_sweep.analysis.statistics.comparisons.pair_tests import after_every_seed
+from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm
 from lr_sweep.analysis.statistics.comparisons.power import POWER, findable
-from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
-from lr_sweep.benchmarks import simulated_studies as simulated
+from lr_sweep.analysis.statistics.selection.best import Bools, Ints
 from lr_sweep.benchmarks.shared import options, print_table
-from lr_sweep.benchmarks.simulated_studies import Runs, Setting, at_rate, windows_of
+from lr_sweep.benchmarks.simulated_studies import (
+    COLLAPSES,
+    CURVES,
+    FAILURES,
+    FAMILIES,
+    REAL,
+    Setting,
+    by_all_seeds,
+    drawn,
+    exceeds_cost,
+    has_failures,
+    leaders,
+    seeds_used,
+    tested,
+    windows_of,
+)
 
 WITHIN = 1.5
 """Limit of equality where studies add seeds until a pair is decided, in standard deviations."""
@@ -70,88 +80,21 @@ class Judged(NamedTuple):
 
 def judged(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> Judged:
     """Train studies, and compare their variants as a report does."""
-    truth = simulated.drawn(setting, design.num_rates, number, rng)
-    pairs = pairs_within(["study"] * setting.num_variants)
+    truth, pairs = drawn(setting, design.num_rates, number, rng), setting.pairs
     choosing = truth.runs(design.seeds)
-    fresh = Runs(*(at_rate(values, choosing.chosen) for values in truth.runs(design.fresh)))
-    used = np.full(choosing.chosen.shape, design.fresh)
-    if design.until_decided:
-        leader, _, used = until_decided(fresh.test, *pairs)
-    else:
-        windows = windows_of(fresh.test[:, :, None], np.zeros_like(used))
-        if not design.fresh:
-            windows = windows_of(choosing.test, choosing.chosen)
-        p, difference = _tested(windows, *pairs)
-        leader = np.sign(difference) * (np.apply_along_axis(holm, -1, p) < LEVEL)
+    fresh = truth.runs(design.fresh).at(choosing.chosen)
+    tests = tested(choosing, fresh, pairs, WITHIN, until_decided=design.until_decided)
+    leader, used = leaders(tests), seeds_used(tests, pairs, setting.num_variants)
     if design.fresh and design.is_conditional:
-        is_used = np.arange(design.fresh) < used[..., None]
-        fresh = Runs(*(np.where(is_used, values, np.nan) for values in fresh))
-        has_failed = _failures(choosing, fresh)
-        rests_on_luck = np.where(leader > 0, has_failed[:, pairs[0]], has_failed[:, pairs[1]])
-        leader = leader * exceeds_cost(choosing, fresh, *pairs) * ~rests_on_luck
-    order = np.sign(_differences(truth.means.max(-1), *pairs))
+        fresh = fresh.first(used)
+        has_failed = has_failures(choosing, fresh)
+        rests_on_luck = np.where(
+            leader > 0, has_failed[:, pairs.first], has_failed[:, pairs.second]
+        )
+        leader = leader * exceeds_cost(choosing, fresh, pairs) * ~rests_on_luck
+    best = truth.means.max(-1)
+    order = np.sign(best[:, pairs.first] - best[:, pairs.second])
     return Judged(leader, (leader != 0) & (leader != order), used)
-
-
-def _differences(means: Floats, first: Ints, second: Ints) -> Floats:
-    """Return the difference of each pair, studies x pairs, of means, studies x cells."""
-    return means[:, first] - means[:, second]
-
-
-def _tested(windows: Floats, first: Ints, second: Ints) -> tuple[Floats, Floats]:
-    """Return p and the difference of each pair, of windows, studies x cells x `WINDOW` x seeds."""
-    means, counts = windows[:, :, 0].mean(-1), np.full(windows.shape[:2], windows.shape[-1])
-    sem, dof = noise.welch(noise.cell_noise(windows), counts, first, second)
-    difference = _differences(means, first, second)
-    return 2 * stdtr(dof, -np.abs(difference) / sem), difference
-
-
-def until_decided(
-    values: Floats, first: Ints, second: Ints, within: float = WITHIN
-) -> tuple[Ints, Bools, Ints]:
-    """Test every pair after each fresh seed; return leaders, equal pairs, and the seeds that are used.
-
-    `values`: studies x cells x seeds.
-    """
-    tests = [
-        after_every_seed(study, Pairs(first, second), within, values.shape[-1]) for study in values
-    ]
-    leader = np.array([np.sign(test.difference) * test.is_different for test in tests])
-    used = np.zeros(values.shape[:2], int)
-    for cells in (first, second):
-        for study, test in zip(used, tests, strict=True):
-            np.maximum.at(study, cells, test.num_seeds)
-    return leader, np.array([test.is_equal for test in tests]), used
-
-
-def exceeds_cost(choosing: Runs, fresh: Runs, first: Ints, second: Ints) -> Bools:
-    """Return whether a lead is larger than what the choice of the other variant's rate may have cost."""
-    chosen, counts = choosing.chosen, noise.num_known(choosing.validation)
-    at_chosen = _at_chosen(choosing, fresh)
-    means = np.nansum(choosing.validation, -1) / np.maximum(counts, 1)
-    is_other = (np.arange(means.shape[-1]) != chosen[..., None]) & (counts > 0)
-    others = np.where(is_other, means, -np.inf)
-    costs = choice_cost(at_chosen, others, np.maximum(counts, 1), means.shape[1])
-    lead = _differences(np.nanmean(fresh.test, -1), first, second)
-    return np.abs(lead) > np.where(lead > 0, costs[:, second], costs[:, first])
-
-
-def _at_chosen(choosing: Runs, fresh: Runs) -> Floats:
-    """Return the validation values of all runs at the chosen rates, studies x cells x seeds."""
-    first = at_rate(choosing.validation, choosing.chosen)
-    return np.concatenate([first, fresh.validation], axis=-1)
-
-
-def _failures(choosing: Runs, fresh: Runs) -> Bools:
-    """Return the cells with failed runs that those at the chosen rate do not explain, studies x cells."""
-    rates = np.repeat(np.arange(choosing.test.shape[2]), choosing.test.shape[3])
-    at_chosen = _at_chosen(choosing, fresh)
-    has_failed = np.zeros(at_chosen.shape[:2], bool)
-    for cell in np.ndindex(has_failed.shape):
-        known = at_chosen[cell][~np.isnan(at_chosen[cell])]
-        found = failures_among(rates, choosing.validation[cell].ravel(), known, 0.0)
-        has_failed[cell] = found.num_failed > 0
-    return has_failed
 
 
 Measure = Callable[[Setting, Design, int, np.random.Generator], float]
@@ -169,10 +112,9 @@ def differs_at_a_rate(
     setting: Setting, design: Design, number: int, rng: np.random.Generator
 ) -> float:
     """Return the share of studies of equal variants with a significant difference at some fixed rate."""
-    tests = simulated.drawn(setting, design.num_rates, number, rng).runs(design.seeds).test
-    pairs = pairs_within(["study"] * setting.num_variants)
-    rates = [np.full(tests.shape[:2], rate) for rate in range(design.num_rates)]
-    p = [_tested(windows_of(tests, rate), *pairs)[0] for rate in rates]
+    runs = drawn(setting, design.num_rates, number, rng).runs(design.seeds).test
+    rates = [np.full(runs.shape[:2], rate) for rate in range(design.num_rates)]
+    p = [by_all_seeds(windows_of(runs, rate), setting.pairs, None).p for rate in rates]
     corrected = np.apply_along_axis(holm, -1, np.concatenate(p, axis=-1))
     return 100 * float((corrected < LEVEL).any(-1).mean())
 
@@ -200,17 +142,18 @@ class Table(NamedTuple):
             yield [*labels, *(f"{value:.3g}" for value in numbers)]
 
 
-SIZES, CURVES, LEADS = (2, 4), tuple(simulated.CURVES), (1.0, 2.0, 3.0, 5.0)
-REAL = Table(_settings(noise=[simulated.REAL], num_variants=SIZES), ALL_DESIGNS)
-COLLAPSES = _settings(noise=tuple(simulated.COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
-FAILURES = _settings(noise=tuple(simulated.FAILURES), num_variants=SIZES)
-FLIPS = _settings(noise=simulated.FAMILIES[:3], num_variants=SIZES, curve=["flat"])
+SIZES, LEADS = (2, 4), (1.0, 2.0, 3.0, 5.0)
+ON_REAL_NOISE = Table(_settings(noise=[REAL], num_variants=SIZES), ALL_DESIGNS)
+COLLAPSING = _settings(noise=tuple(COLLAPSES), num_variants=SIZES, ahead=(0.0, 5.0))
+FLAT = _settings(noise=FAMILIES[:3], num_variants=SIZES, curve=["flat"])
 BY_SETTING = {
-    "claims": Table(_settings(noise=simulated.FAMILIES, num_variants=SIZES, curve=CURVES)),
-    "power": Table(_settings(num_variants=SIZES, curve=CURVES, ahead=LEADS), (*DESIGNS, *ANY_LEAD)),
-    "collapses": Table(COLLAPSES),
-    "failures": Table(FAILURES, ALL_DESIGNS),
-    "flips": Table(FLIPS, GRIDS, differs_at_a_rate),
+    "claims": Table(_settings(noise=FAMILIES, num_variants=SIZES, curve=tuple(CURVES))),
+    "power": Table(
+        _settings(num_variants=SIZES, curve=tuple(CURVES), ahead=LEADS), (*DESIGNS, *ANY_LEAD)
+    ),
+    "collapses": Table(COLLAPSING),
+    "failures": Table(_settings(noise=tuple(FAILURES), num_variants=SIZES), ALL_DESIGNS),
+    "flips": Table(FLAT, GRIDS, differs_at_a_rate),
 }
 DROPPED = {
     "all rules": ("WINDOW", noise.WINDOW),
@@ -226,7 +169,7 @@ def _real_rows(number: int, rng: np.random.Generator) -> Iterator[list[str]]:
     """Yield the table of false claims on real noise, with all rules and without each of them."""
     for rule, (constant, value) in DROPPED.items():
         with mock.patch.object(noise, constant, value):
-            header, *rows = REAL.rows(number, rng)
+            header, *rows = ON_REAL_NOISE.rows(number, rng)
         yield from ([rule, *row] for row in ([header] * (rule == "all rules") + rows))
 
 

@@ -12,7 +12,7 @@ from lr_sweep.analysis.metric import ACCURACY
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.report.cells import accuracy_text, lost_text, marks_of, seeds_text
 from lr_sweep.analysis.report.numbers import MINUS
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, comparable, labels_of
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, cell_of, comparable, labels_of
 from lr_sweep.analysis.statistics.selection.summary import GROUP, StudySummary, points_within_budget
 from lr_sweep.common.text import NO_VALUE, percent_text
 
@@ -57,10 +57,7 @@ def our_numbers(summary: StudySummary, curves: pd.DataFrame) -> Numbers:
             accuracies_at_budget(summary, curves).set_index(CELL),
         ]
     )
-    return {
-        (row["task"], row["model"], row["variant"]): row
-        for row in numbers.reset_index().to_dict("records")
-    }
+    return {cell_of(row): row for row in numbers.reset_index().to_dict("records")}
 
 
 def entry(metric: str, cell: Cell, numbers: Numbers) -> Number | None:
@@ -204,9 +201,9 @@ def train_accuracies(summary: StudySummary, curves: pd.DataFrame) -> pd.DataFram
     """
     train = curves[["run_id", "step", "train"]].rename(columns={"step": "best_step"})
     train = train.astype({"best_step": "Int64"})
-    found = _counted(summary).merge(train, on=["run_id", "best_step"])
-    found["gap"] = found["train"] - found["test"]
-    return found.groupby(CELL).agg(
+    runs = _counted(summary).merge(train, on=["run_id", "best_step"])
+    runs["gap"] = runs["train"] - runs["test"]
+    return runs.groupby(CELL).agg(
         train=("train", "mean"),
         train_sem=("train", "sem"),
         gap=("gap", "mean"),

@@ -115,14 +115,14 @@ TABLES = {
 
 def table_of(study: str) -> int | None:
     """Return the number of the table of Lu et al. 2021 that a study is of, by its name; None: of none."""
-    found = NAME.match(study)
-    return None if found is None else int(found["table"])
+    match = NAME.match(study)
+    return None if match is None else int(match["table"])
 
 
 def is_small(study: str) -> bool:
     """Return whether a study of a table is the one for two cores, by its name."""
-    found = NAME.match(study)
-    return found is not None and found["kind"] == "-small"
+    match = NAME.match(study)
+    return match is not None and match["kind"] == "-small"
 
 
 def entries(table: int, *, small: bool = False) -> list[Entry]:

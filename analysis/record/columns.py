@@ -304,14 +304,14 @@ def other_versions(code: str, now: Now) -> set[str]:
     """Return the files of which a run was trained, at any step, by another version than the present one."""
     return {
         file
-        for file, found in versions_of(code).items()
-        if now(file) is not None and found != {now(file)}
+        for file, versions in versions_of(code).items()
+        if now(file) is not None and versions != {now(file)}
     }
 
 
 def versions_of(code: str, trained_steps: int | None = None) -> dict[str, set[str]]:
     """Return the versions of each file that a run's `code` names, up to step `trained_steps`; None: all."""
-    found: dict[str, set[str]] = defaultdict(set)
+    by_file: dict[str, set[str]] = defaultdict(set)
     for version in json.loads(code):
         if (
             trained_steps is None
@@ -319,8 +319,8 @@ def versions_of(code: str, trained_steps: int | None = None) -> dict[str, set[st
             or version["from_step"] == 0
         ):
             for file, text in (version["files"] or {}).items():
-                found[file].add(text)
-    return found
+                by_file[file].add(text)
+    return by_file
 
 
 def files_text(files: Iterable[str]) -> str:

@@ -84,10 +84,10 @@ def check_format(results: Path) -> None:
         raise RecordError(
             f"{results} has no format.json, so it is no results directory: give one that a study made"
         )
-    found = _read_json(path, f'write {{"format": {FORMAT}}} into it').get("format")
-    if found not in (1, FORMAT):
+    version = _read_json(path, f'write {{"format": {FORMAT}}} into it').get("format")
+    if version not in (1, FORMAT):
         raise RecordError(
-            f"{path}: got format {found!r}, want 1 or {FORMAT}: read it with the version of this program "
+            f"{path}: got format {version!r}, want 1 or {FORMAT}: read it with the version of this program "
             "that wrote it, or run the study into a new results directory"
         )
     folders = (paths.runs, paths.curves, paths.studies)
@@ -122,7 +122,7 @@ def read_study(results: Path, study: str) -> StudyInfo:
         )
     content = _read_json(path)
     try:
-        found = _STUDY_INFO.validate_json(json.dumps(without_decide(content)), strict=True)
+        info = _STUDY_INFO.validate_json(json.dumps(without_decide(content)), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
@@ -130,17 +130,16 @@ def read_study(results: Path, study: str) -> StudyInfo:
             f"{path}: got {first['input']!r} as {key}: {first['msg']}: run the study again"
         ) from error
     refinement = None
-    if found.refine is not None:
+    if info.refine is not None:
         rows = read_rows(Paths(results).proposals(study), PROPOSALS) or []
         cells = Counter(
             (row["task"], row["model"], row["variant"])
             for row in rows
             if row["sampler"] == "refine"
         )
-        refinement = Refinement(rates=found.refine, proposed=cells)
-    return replace(
-        found, metric=replace(found.metric, model=found.selection), refinement=refinement
-    )
+        refinement = Refinement(rates=info.refine, proposed=cells)
+    metric = replace(info.metric, model=info.selection)
+    return replace(info, metric=metric, refinement=refinement)
 
 
 def read_judgements(results: Path, study: str) -> list[Judgement]:
@@ -150,7 +149,8 @@ def read_judgements(results: Path, study: str) -> list[Judgement]:
 
 def read_stopped(results: Path, study: str) -> dict[RateKey, int]:
     """Return the learning rates that a study stopped; raises RecordError if the file is damaged."""
-    return {each.key: each.step for each in read_judgements(results, study) if not each.kept}
+    judgements = read_judgements(results, study)
+    return {judgement.key: judgement.step for judgement in judgements if not judgement.kept}
 
 
 def stopped_of(results: Path, study: str) -> StoppedRates:
@@ -164,33 +164,36 @@ def stopped_of(results: Path, study: str) -> StoppedRates:
 
 def read_wanted(results: Path, study: str) -> pd.DataFrame:
     """Read what `read_wanted_table` does as a frame; raises RecordError for a learning rate outside `RATES`, too."""
-    found = _frame(read_wanted_table(results, study), WANTED)
-    wrong = found.loc[~found["learning_rate"].between(*RATES), "learning_rate"]
+    wanted = _frame(read_wanted_table(results, study), WANTED)
+    rates = wanted["learning_rate"]
+    wrong = rates[~rates.between(*RATES)]
     if len(wrong):
         path = Paths(results).wanted(study)
         raise RecordError(
             f"{path}: got the learning rate {wrong.iloc[0]:g}, want {rates_text()}: mend what wrote it"
         )
-    return found
+    return wanted
 
 
 def read_wanted_rows(results: Path, study: str, names: Sequence[str] = ()) -> list[Fields]:
     """Read what `read_wanted_table` does as plain values; `names`: these columns alone."""
-    found = read_wanted_table(results, study)
-    return list((found.select(list(names)) if names else found).to_pylist())
+    wanted = read_wanted_table(results, study)
+    if names:
+        wanted = wanted.select(list(names))
+    return list(wanted.to_pylist())
 
 
 def read_wanted_table(results: Path, study: str) -> pa.Table:
     """Read which runs a study wants, in its order; raises RecordError if the file is missing, damaged or empty."""
     path = Paths(results).wanted(study)
-    found = read_table(path, WANTED)
-    if found is None:
+    wanted = read_table(path, WANTED)
+    if wanted is None:
         raise RecordError(f"no {path}: run the study again to write it")
-    if not found.num_rows:
+    if not wanted.num_rows:
         raise RecordError(
             f"{path} wants no runs: give the study at least one task, model, variant, rate and seed"
         )
-    return found
+    return wanted
 
 
 def read_runs(
@@ -219,10 +222,8 @@ def read_curves(
     Read them after `read_runs`, and every row has its curve. Accuracies are as of `in_range`.
     """
     columns, folder = _named(CURVES, names), Paths(results).curves
-    found = read_each(folder, run_ids, columns)
-    return in_range(
-        _frame(pa.concat_tables([table([], columns), *(rows for _, rows in found)]), columns)
-    )
+    curves = [curve for _, curve in read_each(folder, run_ids, columns)]
+    return in_range(_frame(pa.concat_tables([table([], columns), *curves]), columns))
 
 
 def logged_values(evaluations: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
@@ -230,16 +231,16 @@ def logged_values(evaluations: pd.DataFrame, labels: Sequence[str]) -> pd.DataFr
     import pandas as pd
 
     known = evaluations[[*labels, "logged"]].dropna(subset="logged")
-    found = known.explode("logged", ignore_index=True)
-    values = pd.DataFrame(found.pop("logged").tolist(), columns=["step", "name", "value"])
-    return found.join(values)
+    logged = known.explode("logged", ignore_index=True)
+    values = pd.DataFrame(logged.pop("logged").tolist(), columns=["step", "name", "value"])
+    return logged.join(values)
 
 
 def read_rows(path: Path, columns: Columns) -> list[Fields] | None:
     """Read one file of the record as plain values; None if there is none. Raises RecordError if it is damaged."""
-    found = read_table(path, columns)
+    rows = read_table(path, columns)
     try:
-        return None if found is None else found.to_pylist()
+        return None if rows is None else rows.to_pylist()
     except (OverflowError, ValueError) as error:  # a time that no calendar has
         raise damaged(path, error) from error
 
@@ -256,10 +257,10 @@ def _named(columns: Columns, names: Collection[str] | None) -> Columns:
     return columns if names is None else tuple(column for column in columns if column.name in names)
 
 
-def _frame(found: pa.Table, columns: Columns) -> pd.DataFrame:
+def _frame(content: pa.Table, columns: Columns) -> pd.DataFrame:
     # Plain pandas turns integers and truth values with gaps into floats and objects.
     gaps = {pa.int64(): "Int64", pa.bool_(): "boolean"}
-    return found.to_pandas().astype(
+    return content.to_pandas().astype(
         {c.name: gaps[c.type] for c in columns if c.nullable and c.type in gaps}
     )
 

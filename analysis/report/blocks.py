@@ -294,7 +294,7 @@ def markdown_text(text: str) -> str:
 
 def _no_html(text: str) -> str:
     """Keep a paragraph from being HTML, an entity, a link or a picture; in code Markdown reads none of them."""
-    return _MARKS.sub(lambda found: _INERT.get(found[0], found[0]), text)
+    return _MARKS.sub(lambda match: _INERT.get(match[0], match[0]), text)
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:

@@ -46,10 +46,10 @@ def lost_text(cell: Row) -> str:
 
 def incomplete_text(counts: Row) -> str:
     """Count the runs that are not complete: `1 missing, 2 diverged`; empty: all are."""
-    found = [f"{counts[status]} {status}" for status in reversed(OUTCOMES[1:]) if counts[status]]
+    texts = [f"{counts[status]} {status}" for status in reversed(OUTCOMES[1:]) if counts[status]]
     if lacking := counts.get("num_lacking"):
-        found.append(f"{lacking} without a value")
-    return ", ".join(found)
+        texts.append(f"{lacking} without a value")
+    return ", ".join(texts)
 
 
 def incomplete_texts(by_variant: Mapping[str, Row]) -> str:
@@ -73,8 +73,8 @@ def seeds_text(row: Row, number: int | None = None) -> str:
 def marks_of(cell: Row) -> str:
     """Return the marks of `MARKS` that a cell's entries carry."""
     lost = cell["missing"] + cell["short"] + cell["failed"]
-    holds = {PROVISIONAL: lost, AT_EDGE: cell["at_edge"], UNSTABLE: cell["num_diverged"]}
-    marks = "".join(mark for mark, found in holds.items() if found)
+    reasons = {PROVISIONAL: lost, AT_EDGE: cell["at_edge"], UNSTABLE: cell["num_diverged"]}
+    marks = "".join(mark for mark, reason in reasons.items() if reason)
     return f" {marks}" if marks else ""
 
 

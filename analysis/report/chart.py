@@ -12,7 +12,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.comparisons.conditions import Conditions
 from lr_sweep.analysis.statistics.comparisons.orders import Order
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell, rows_by_cell
+from lr_sweep.analysis.statistics.selection.best import CELL, cell_of, rows_by_cell
 from lr_sweep.analysis.statistics.selection.summary import (
     GROUP,
     OUTCOMES,
@@ -87,7 +87,7 @@ class _Lines:
 
     def of(self, cell: Row, style: Style) -> Fields:
         """Return the line of a cell."""
-        key: Cell = (cell["task"], cell["model"], cell["variant"])
+        key = cell_of(cell)
         chosen = cell["learning_rate"]
         points = [
             self.point(row) | {"chosen": row["learning_rate"] == chosen} for row in self.rates[key]

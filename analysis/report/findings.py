@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding
-from lr_sweep.analysis.statistics.selection.best import CELL, Cell
+from lr_sweep.analysis.statistics.selection.best import CELL, Cell, cell_of
 from lr_sweep.common.text import counted, rate_text
 
 from .blocks import Bullets
@@ -25,10 +25,7 @@ def cell_names(cells: pd.DataFrame) -> CellNames:
     """Name each of the cells of `StudySummary`."""
     shown = [name for name in CELL if name == "variant" or cells[name].nunique() > 1]
     rows = cells.to_dict("records")
-    return {
-        (row["task"], row["model"], row["variant"]): " ".join(row[name] for name in shown)
-        for row in rows
-    }
+    return {cell_of(row): " ".join(row[name] for name in shown) for row in rows}
 
 
 def folded(findings: Sequence[CheckFinding], names: CellNames) -> dict[CheckFinding, str]:

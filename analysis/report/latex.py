@@ -66,9 +66,9 @@ def number(text: str) -> str:
     return POWER.sub(_power, escaped(MARKED.sub("", text))) + _marks(text)
 
 
-def _power(found: re.Match[str]) -> str:
-    factor = "" if found[1] == "1" else rf"{found[1]}\times"
-    return f"${factor}10^{{{int(found[2])}}}$"
+def _power(match: re.Match[str]) -> str:
+    factor = "" if match[1] == "1" else rf"{match[1]}\times"
+    return f"${factor}10^{{{int(match[2])}}}$"
 
 
 def _marks(text: str) -> str:

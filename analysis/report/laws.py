@@ -15,7 +15,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import Row
 from lr_sweep.analysis.statistics.rates.laws import laws, series_of
 from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.selection.best import CELL, labels_of
+from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.common.files import Fields
 from lr_sweep.common.text import NO_VALUE
@@ -59,15 +59,15 @@ def optima_section(
     `axes`: as of `laws.laws`; `pdf`: as of `write_image`.
     """
     best = optima(summary)
-    found = laws(best, axes)
+    fits = laws(best, axes)
     write_csv(best, folder / "optima.csv")
     shown: list[Block] = [optima_table(best, summary.metric)]
-    if len(found):
-        write_csv(found, folder / "laws.csv")
-        images = _figures(folder, summary, best, axes, found, pdf=pdf)
+    if len(fits):
+        write_csv(fits, folder / "laws.csv")
+        images = _figures(folder, summary, best, axes, fits, pdf=pdf)
         about = [Paragraph(CAPTION)] if images else []
-        shown = [laws_table(found), *about, *images, *shown]
-    sentences = [law_text(law) for law in found.head(MOST_SAID).to_dict("records")]
+        shown = [laws_table(fits), *about, *images, *shown]
+    sentences = [law_text(law) for law in fits.head(MOST_SAID).to_dict("records")]
     return [Section("The best learning rate", shown)], sentences
 
 
@@ -100,9 +100,7 @@ def optima_table(best: pd.DataFrame, metric: Metric) -> Table:
     )
     rows = [
         {
-            "task": row["task"],
-            "model": row["model"],
-            "variant": row["variant"],
+            **{name: row[name] for name in CELL},
             "optimum": about_text(row["optimum"]),
             "95% interval": _between(row["low"], row["high"]),
             "remarks": row["note"],
@@ -112,7 +110,7 @@ def optima_table(best: pd.DataFrame, metric: Metric) -> Table:
     return table_of_rows("The best learning rate, between those that were tried", caption, rows)
 
 
-def laws_table(found: pd.DataFrame) -> Table:
+def laws_table(fits: pd.DataFrame) -> Table:
     """Show the result of `laws.laws`."""
     caption = (
         "The slope is that of the logarithm of the optimum over the logarithm of the axis; 0 means that the optimum "
@@ -120,7 +118,7 @@ def laws_table(found: pd.DataFrame) -> Table:
         "only in the axis and in what follows from it."
     )
     rows = []
-    for law in found.to_dict("records"):
+    for law in fits.to_dict("records"):
         is_read = not np.isnan(law["slope"])
         slopes = f"{slope_text(law['low'])} to {slope_text(law['high'])}"
         rows.append(
@@ -144,12 +142,12 @@ def _figures(
     summary: StudySummary,
     best: pd.DataFrame,
     axes: pd.DataFrame,
-    found: pd.DataFrame,
+    fits: pd.DataFrame,
     *,
     pdf: bool,
 ) -> list[Image]:
     images: list[Image] = []
-    for law, (axis, series) in zip(found.to_dict("records"), series_of(axes), strict=True):
+    for law, (axis, series) in zip(fits.to_dict("records"), series_of(axes), strict=True):
         if len(images) < MOST_FIGURES and not np.isnan(law["slope"]):
             where = f", {law['where']}" if law["where"] else ""
             title = f"Best learning rate against {axis}{where}"
@@ -178,7 +176,7 @@ def _figure(summary: StudySummary, best: pd.DataFrame, law: Row, frame: Frame) -
 
 
 def _draw_curve(panel: Axes, summary: StudySummary, cell: Row, style: Style) -> None:
-    of_cell = summary.of(**labels_of([cell[name] for name in CELL]))
+    of_cell = summary.of(**{name: cell[name] for name in CELL})
     rates = of_cell.learning_rates.sort_values("learning_rate")
     heights = summary.metric.scale * rates["validation_mean"]
     panel.plot(rates["learning_rate"], heights, **line_look(style))

@@ -20,10 +20,10 @@ from .numbers import ends_text, p_text, p_value, seconds_text
 
 
 def target_section(
-    folder: Path, metric: Metric, found: StepsCompared
+    folder: Path, metric: Metric, steps: StepsCompared
 ) -> tuple[Section, Sequence[str]]:
     """Write when variants reach the target; also return the sentences."""
-    cells, pairs = found
+    cells, pairs = steps
     best = cells.drop_duplicates(GROUP)
     tables = [targets_table(cells, metric)]
     if len(pairs):

@@ -37,12 +37,15 @@ def question(summary: StudySummary) -> str:
 
 
 def verdict_items(
-    found: pd.DataFrame, summary: StudySummary
+    judgements: pd.DataFrame, summary: StudySummary
 ) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return the name of each task and model, and the sentences on it; `found`: the result of `verdicts.verdicts`."""
+    """Return the name of each task and model, and the sentences on it.
+
+    `judgements`: the result of `verdicts.verdicts`.
+    """
     several_models = summary.cells["model"].nunique() > 1
     items = []
-    for row in found.to_dict("records"):
+    for row in judgements.to_dict("records"):
         task, model = row["task"], row["model"]
         name = f"{task}, {model}" if several_models else task
         items.append((name, sentences_on(row, summary.of(task=task, model=model))))

@@ -10,8 +10,8 @@ from lr_sweep.benchmarks.simulated_studies import (
     REAL,
     Runs,
     Setting,
-    at_rate,
     drawn,
+    exceeds_cost,
     recorded_groups,
     windows_of,
 )
@@ -20,7 +20,6 @@ from lr_sweep.benchmarks.verdict_simulation import (
     UNTIL_DECIDED,
     Design,
     differs_at_a_rate,
-    exceeds_cost,
     judged,
     main,
     share,
@@ -29,7 +28,6 @@ from lr_sweep.benchmarks.verdict_simulation import (
 NUMBER = 400
 ERROR = 5 + 3 * 1.09
 """Three standard errors of a share of 5%, in percent, above it."""
-PAIR = np.array([0]), np.array([1])
 
 
 @pytest.fixture
@@ -89,10 +87,10 @@ def test_every_family_draws_runs_of_one_shape(noise: str, rng: np.random.Generat
 
 def test_windows_and_values_at_a_rate() -> None:
     """Of rates 1, 2, 3 with one seed each, the last has no rate above it."""
-    runs, last = np.array([[[1.0], [2.0], [3.0]]]), np.array([2])
-    assert at_rate(runs, last).tolist() == [[3.0]]
-    assert windows_of(runs, last)[0, :2].tolist() == [[3.0], [2.0]]
-    assert np.isnan(windows_of(runs, last)[0, 2]).all()
+    runs, last = np.array([[[[1.0], [2.0], [3.0]]]]), np.array([[2]])
+    assert Runs(runs, runs).at(last).test.tolist() == [[[3.0]]]
+    assert windows_of(runs, last)[0, 0, :2].tolist() == [[3.0], [2.0]]
+    assert np.isnan(windows_of(runs, last)[0, 0, 2]).all()
 
 
 @pytest.mark.parametrize(("beside", "expected"), [(0.0, False), (-5.0, True)])
@@ -100,7 +98,7 @@ def test_a_lead_must_exceed_what_the_choice_may_have_cost(beside: float, expecte
     """The runs of the second variant at its rate are 1, -1, 1, -1; at its other rate their mean is `beside`."""
     choosing = np.array([[[[3.0, 3.0], [-9.0, -9.0]], [[1.0, -1.0], [beside - 1, beside + 0.99]]]])
     fresh = np.array([[[1.0, 1.0], [1.0, -1.0]]])
-    assert exceeds_cost(Runs(choosing, choosing), Runs(fresh, fresh), *PAIR).tolist() == [[expected]]
+    assert exceeds_cost(Runs(choosing, choosing), Runs(fresh, fresh), Setting().pairs).tolist() == [[expected]]
 
 
 @pytest.mark.slow

@@ -121,15 +121,15 @@ def change_rows(bundle: Path, stem: str, columns: Columns, change: Callable[[lis
         path.write_bytes(parquet_bytes(table(rows, columns)))
 
 
-def write_fast_study(folder: Path, body: str = BODY, **changes: str) -> Path:
+def write_fast_study(folder: Path, **changes: str) -> Path:
     """Write a study of 60 runs and its function."""
     folder.mkdir(parents=True, exist_ok=True)
-    return write_function(folder, body, **(LINES | changes))
+    return write_function(folder, BODY, **(LINES | changes))
 
 
-def make_bundle(folder: Path, body: str = BODY, **changes: str) -> Path:
+def make_bundle(folder: Path, **changes: str) -> Path:
     """Train such a study in a folder, and return its bundle."""
-    study = load_study(write_fast_study(folder / "code", body, **changes))
+    study = load_study(write_fast_study(folder / "code", **changes))
     results = Results(folder / "results")
     results.prepare()
     train_here(study, results)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -134,8 +135,12 @@ def write_function(folder: Path, body: str, **changes: str) -> Path:
         "learning_rates": "[1e-2]",
         "seeds": "1",
     }
+    return _write_mine(folder, lines | changes)
+
+
+def _write_mine(folder: Path, lines: Mapping[str, str]) -> Path:
     path = folder / "mine.yaml"
-    path.write_text("".join(f"{key}: {value}\n" for key, value in (lines | changes).items()))
+    path.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
     return path
 
 
@@ -150,9 +155,7 @@ def write_command(folder: Path, script: str = "", **changes: str) -> Path:
         "seeds": "1",
         "resources": "{retries: 0}",
     }
-    path = folder / "mine.yaml"
-    path.write_text("".join(f"{key}: {value}\n" for key, value in (lines | changes).items()))
-    return path
+    return _write_mine(folder, lines | changes)
 
 
 ELASTIC = """

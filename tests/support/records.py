@@ -13,13 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from safetensors.numpy import save
 
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, Columns, best_of, table
 from lr_sweep.analysis.record.parquet import FORMAT, parquet_bytes
 from lr_sweep.analysis.record.paths import Paths
-from lr_sweep.analysis.statistics.comparisons.orders import orders
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
@@ -163,18 +161,13 @@ class SyntheticRecord:
         return self.results
 
 
-def orders_in(summary: StudySummary) -> pd.DataFrame:
-    """What `verdicts.orders` finds in a study."""
-    return orders(summary)
-
-
 def add_fresh(made: SyntheticRecord, rate: float, variant: str, tests: Sequence[float | None]) -> None:
-    """Add fresh runs, seeds from 10 on, with these test values; None: not trained."""
+    """Add fresh runs, seeds from 10 on, with these validation and test values; None: not trained."""
     for seed, test in enumerate(tests, start=10):
         if test is None:
             made.want(rate, seed, variant=variant)
         else:
-            made.add(rate, seed, [(300, 0.5, test)], variant=variant)
+            made.add(rate, seed, [(300, test, test)], variant=variant)
         made.wanted[-1]["fresh"] = True
 
 

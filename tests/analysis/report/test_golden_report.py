@@ -20,10 +20,11 @@ from lr_sweep.analysis.record import read as record
 from lr_sweep.analysis.report import tables
 from lr_sweep.analysis.report.blocks import Table
 from lr_sweep.analysis.report.tables import order_table, order_texts, pair_table
+from lr_sweep.analysis.statistics.comparisons.orders import orders
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 F, U, R = "frozen-pretrained", "unfrozen-pretrained", "frozen-random"
 VALUES = {  # variant, learning rate: validation by seed, test by seed, at step 200
@@ -141,7 +142,7 @@ def test_the_variants_are_ranked_with_their_distance_to_the_best(report: Report)
 
 def test_orders(summary: StudySummary) -> None:
     """The third variant has two seeds at 1e-5 and 1e-4, so it is not tested there."""
-    assert list(order_table(order_texts(orders_in(summary))).rows) == [
+    assert list(order_table(order_texts(orders(summary))).rows) == [
         ("tuned", f"{U} > {F} > {R}", f"{U}: 3 diverged; {R}: 1 missing, 1 failed", "", ""),
         ("1e-5", f"{U} > {F} > {R}", f"{R}: 1 missing", "as tuned", f"{U} > {F}"),
         ("1e-4", f"{U} > {F} > {R}", f"{R}: 1 failed", "as tuned", f"{U} > {F}"),

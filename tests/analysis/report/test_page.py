@@ -18,9 +18,9 @@ import pytest
 from lr_sweep.analysis.report.blocks import Bullets, Description, Image, Paragraph, Section, SweepChart, Table
 from lr_sweep.analysis.report.chart import handle_data
 from lr_sweep.analysis.report.page import page_html
-from lr_sweep.analysis.statistics.comparisons.orders import Order
+from lr_sweep.analysis.statistics.comparisons.orders import Order, orders
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 from lr_sweep.tests.support.synthetic import HOSTILE, flip_record, hostile_record, page_record
 
 VOID = {"meta", "link", "img", "input", "br"}
@@ -216,7 +216,7 @@ def row(order: Order, incomplete: Mapping[str, Any] | None = None, kind: str = "
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     summary = summary_of(flip_record(tmp_path_factory.mktemp("results")).write())
-    return handle_data(orders_in(summary), ["a", "b", "c"])
+    return handle_data(orders(summary), ["a", "b", "c"])
 
 
 def test_every_learning_rate_has_its_order_and_what_it_means(found: dict[str, Any]) -> None:

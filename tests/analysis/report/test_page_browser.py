@@ -15,8 +15,9 @@ from PIL import Image
 from lr_sweep.analysis.report.blocks import Description, Paragraph, Section, SweepChart
 from lr_sweep.analysis.report.chart import chart_data, sweep_panels
 from lr_sweep.analysis.report.page import page_html
+from lr_sweep.analysis.statistics.comparisons.orders import orders
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, summary_of
 from lr_sweep.tests.support.servers.headless_browser import Browser, executable
 from lr_sweep.tests.support.synthetic import HOSTILE, hostile_record, page_record
 
@@ -293,7 +294,7 @@ def test_a_study_without_any_value_says_so(window: Browser, tmp_path: Path) -> N
     for rate in (1e-4, 1e-3):
         made.want(rate, 0)
     summary = summary_of(made.write())
-    data = chart_data(sweep_panels(summary), orders_in(summary), summary.metric)
+    data = chart_data(sweep_panels(summary), orders(summary), summary.metric)
     window.open(written(tmp_path, "None yet", Section("", [SweepChart("")], folded=False), data))
     assert "no values yet" in window.evaluate("document.querySelector('#plot svg').textContent")
     window.point_at('#plot [data-rate="1e-4"]')

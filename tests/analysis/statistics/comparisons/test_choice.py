@@ -11,7 +11,7 @@ import pytest
 from lr_sweep.analysis.statistics.comparisons.choice import choice_costs
 from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
-from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, summary_of
 
 Values = Sequence[float]
 
@@ -23,9 +23,7 @@ def study(folder: Path, beside: dict[str, float], fresh: dict[str, Values]) -> S
         for seed, chosen in enumerate((0.80, 0.82)):
             made.add(1e-3, seed, [(300, chosen, chosen)], variant=variant)
             made.add(1e-2, seed, [(300, mean, mean)], variant=variant)
-        for seed, value in enumerate(fresh[variant], start=10):
-            made.add(1e-3, seed, [(300, value, value)], variant=variant)
-            made.wanted[-1]["fresh"] = True
+        add_fresh(made, 1e-3, variant, fresh[variant])
     return summary_of(made.write(fresh={"max": 3}))
 
 

@@ -12,7 +12,7 @@ import pytest
 from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
 from lr_sweep.analysis.statistics.comparisons.failures import failed_runs, fisher_p, unexplained_failures
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
-from lr_sweep.tests.support.records import SyntheticRecord, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, summary_of
 
 
 def test_failed_runs_by_hand() -> None:
@@ -32,10 +32,8 @@ def study(folder: Path, a: Sequence[Sequence[float]], fresh: Sequence[float]) ->
         for seed, value in enumerate(values):
             made.add(rate, seed, [(300, value, value)], variant="a")
             made.add(rate, seed, [(300, value, value - 0.3)], variant="b")
-    for seed, value in enumerate(fresh, start=10):
-        for variant, shift in (("a", 0.0), ("b", -0.3)):
-            made.add(1e-3, seed, [(300, value + shift, value + shift)], variant=variant)
-            made.wanted[-1]["fresh"] = True
+    add_fresh(made, 1e-3, "a", fresh)
+    add_fresh(made, 1e-3, "b", [value - 0.3 for value in fresh])
     return summary_of(made.write(fresh={"max": len(fresh)}))
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from lr_sweep.analysis.report.tables import order_texts
 from lr_sweep.analysis.statistics.comparisons.conditions import with_conditions
-from lr_sweep.analysis.statistics.comparisons.orders import Order, comparisons_at_rates, kind_of
+from lr_sweep.analysis.statistics.comparisons.orders import Order, comparisons_at_rates, kind_of, orders
 from lr_sweep.analysis.statistics.comparisons.verdicts import OneRate, verdicts
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
-from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RATES = (1e-4, 1e-3, 1e-2)
@@ -128,7 +128,7 @@ def test_variants_without_a_value_are_named_and_do_not_count(tmp_path: Path) -> 
     made.add(1e-3, 0, [(300, 0.6, 0.6)], variant="b")
     made.add(1e-2, 0, [], "diverged", 9, 9, variant="b")
     summary = summary_of(made.write())
-    found = orders_in(summary)
+    found = orders(summary)
     lost = {"b": {"diverged": 1, "failed": 0, "stopped": 0, "short": 0, "missing": 0, "num_lacking": 0}}
     assert list(found["incomplete"]) == [lost, {}, lost]
     assert list(order_texts(found)["incomplete"]) == ["b: 1 diverged", "", "b: 1 diverged"]

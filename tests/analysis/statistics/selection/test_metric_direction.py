@@ -12,9 +12,10 @@ import pytest
 from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record import read
 from lr_sweep.analysis.statistics.checks.sweep import check_sweep
+from lr_sweep.analysis.statistics.comparisons.orders import orders
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import Report, write_report
-from lr_sweep.tests.support.records import SyntheticRecord, orders_in, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, summary_of
 
 ERROR = Metric(name="error", higher_is_better=False)
 PERPLEXITY = Metric(name="perplexity", higher_is_better=False, is_fraction=False)
@@ -59,9 +60,7 @@ def test_the_same_steps_and_rates_are_chosen(both: tuple[StudySummary, StudySumm
 
 def test_orders_are_the_same(both: tuple[StudySummary, StudySummary]) -> None:
     accuracy, error = both
-    assert (
-        list(orders_in(error)["order"]) == list(orders_in(accuracy)["order"]) == [((B,), (A,))] * 2 + [((A,), (B,))] * 2
-    )
+    assert list(orders(error)["order"]) == list(orders(accuracy)["order"]) == [((B,), (A,))] * 2 + [((A,), (B,))] * 2
 
 
 def test_checks_are_the_same(tmp_path: Path) -> None:
