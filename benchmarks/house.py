@@ -10,7 +10,6 @@ functions count. CHANGELOG.md is no page of docs. Generated pages are counted ap
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import tokenize
@@ -18,8 +17,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 
+from lr_sweep.benchmarks.shared import parser_of
 from lr_sweep.common.source_code import code_of
 
+HERE = Path(__file__).resolve().parent.parent
 NUM_DENSEST = 10
 PACKAGES = ("analysis", "common", "datasets", "sweep", "trainables")
 GENERATED = ("docs/commands.md", "docs/study-file.md")
@@ -28,12 +29,8 @@ GENERATED = ("docs/commands.md", "docs/study-file.md")
 
 def main() -> None:
     """Print the tree of a checkout."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "checkout", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent
-    )
+    parser = parser_of(__doc__)
+    parser.add_argument("checkout", nargs="?", type=Path, default=HERE)
     root: Path = parser.parse_args().checkout
     modules = modules_of(root)
     arrows = arrows_of(root, modules)
@@ -42,7 +39,7 @@ def main() -> None:
         texts = [text for path, text in modules.items() if folder in (None, path.parent)]
         codes = [code_of(text) for text in texts]
         lines, code_lines = (
-            sum(len(text.splitlines()) for text in each) for each in (texts, codes)
+            sum(len(text.splitlines()) for text in counted) for counted in (texts, codes)
         )
         tokens = sum(map(num_tokens, codes))
         name = folder.relative_to(root).as_posix() if folder else "all"
@@ -68,9 +65,9 @@ def main() -> None:
     print(
         f"longest module           {longest.relative_to(root)}, {len(modules[longest].splitlines())} lines"
     )
-    rooms = {(one.rpartition(".")[0], other.rpartition(".")[0]) for one, other in arrows}
+    folders = {(user.rpartition(".")[0], used.rpartition(".")[0]) for user, used in arrows}
     print(f"arrows between modules   {len(arrows)}")
-    print(f"arrows between folders   {len([1 for one, other in rooms if one != other])}")
+    print(f"arrows between folders   {sum(user != used for user, used in folders)}")
     print(f"circles of modules       {circles(arrows) or 'none'}")
 
 
@@ -124,10 +121,10 @@ def arrows_of(root: Path, modules: Mapping[Path, str]) -> set[tuple[str, str]]:
     """Return which module imports which."""
     names = {_dotted(path.relative_to(root)): path for path in modules}
     return {
-        (name, other)
+        (name, used)
         for name, path in names.items()
-        for other in imported(modules[path], names, _dotted(path.parent.relative_to(root)))
-        if other != name
+        for used in imported(modules[path], names, _dotted(path.parent.relative_to(root)))
+        if used != name
     }
 
 
@@ -140,29 +137,29 @@ def imported(text: str, names: Collection[str], package: str) -> Iterator[str]:
     """Yield the modules and packages of the checkout that a module of a package imports."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            found = {alias.name.removeprefix("lr_sweep.") for alias in node.names}
-            yield from found & set(names)
+            modules = {alias.name.removeprefix("lr_sweep.") for alias in node.names}
+            yield from modules & set(names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             room = f"{package}." if node.level else ""
             base = room + node.module.removeprefix("lr_sweep.")
-            found = {f"{base}.{alias.name}" for alias in node.names}
-            yield from {
-                name if name in names else base for name in found if name in names or base in names
-            }
+            for name in (f"{base}.{alias.name}" for alias in node.names):
+                module = name if name in names else base
+                if module in names:
+                    yield module
 
 
 def circles(arrows: set[tuple[str, str]]) -> list[str]:
     """Return the groups of names that import each other, however far around."""
-    reached = {name: {other for one, other in arrows if one == name} for name, _ in arrows}
+    reached = {name: {used for user, used in arrows if user == name} for name, _ in arrows}
     before = -1
     while before != (before := sum(map(len, reached.values()))):
         reached = {
-            name: others.union(*(reached.get(other, ()) for other in others))
-            for name, others in reached.items()
+            name: all_used.union(*(reached.get(used, ()) for used in all_used))
+            for name, all_used in reached.items()
         }
     groups = {
-        frozenset({name} | {o for o in others if name in reached.get(o, ())})
-        for name, others in reached.items()
+        frozenset({name} | {used for used in all_used if name in reached.get(used, ())})
+        for name, all_used in reached.items()
     }
     return sorted(" <-> ".join(sorted(group)) for group in groups if len(group) > 1)
 

@@ -8,7 +8,6 @@ grid's choice, in points.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +21,7 @@ from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.analysis.statistics.rates.refinement import ROUND_SIZE, Observation, refined_rates
 from lr_sweep.analysis.statistics.selection.best import CELL, MEAN_DIGITS, Floats, each_cell
 from lr_sweep.analysis.statistics.selection.summary import per_learning_rate
-from lr_sweep.benchmarks.shared import percent, print_table
+from lr_sweep.benchmarks.shared import parser_of, percent, print_table
 from lr_sweep.benchmarks.simulated_studies import report_runs
 from lr_sweep.sweep.search.samplers import next_points
 from lr_sweep.sweep.study.search import NUM_FIRST, Point, Search
@@ -244,9 +243,7 @@ def _cell(labels: tuple[str, str, str], rows: pd.DataFrame) -> RecordedCell:
 
 def main() -> None:
     """Print a table a grid."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("tables", nargs="+", type=Path, help="the `runs.csv` of reports")
     parser.add_argument("--replays", type=int, default=40)
     given = parser.parse_args()

@@ -14,6 +14,13 @@ Rows = Iterable[Sequence[object]]
 """The rows of a table, the header first."""
 
 
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """Return a parser of a command line whose help is a module's docstring, line by line."""
+    return argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
 def options(
     text: str | None, arguments: Sequence[str] | None = None, **defaults: Any
 ) -> argparse.Namespace:
@@ -21,9 +28,7 @@ def options(
 
     A number or a text is the option's default. A collection has the possible values, by default all.
     """
-    parser = argparse.ArgumentParser(
-        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(text)
     for name, default in defaults.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(default, str) or not isinstance(default, Collection):

@@ -9,7 +9,6 @@ Tables as files, the paper's further figures and the page are left out: report.m
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import tempfile
@@ -21,6 +20,7 @@ from lr_sweep.analysis.judge.judge import judged, write_judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.record.study import Fresh
+from lr_sweep.benchmarks.shared import parser_of
 from lr_sweep.tests.support.claims import report_again
 
 SHIPPED = Path(__file__).parent.parent / "docs" / "results"
@@ -46,15 +46,15 @@ FIGURE = re.compile(r"(?P<image>!\[[^\]]*\]\((?P<file>[^)]+)\)\n\n)(?P<title>[^\
 def ship(report: Path, folder: Path) -> Iterator[Path]:
     """Copy what docs/results keeps of a report into a folder, and yield each file; other files there stay."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = (sorted(report.glob(pattern)) for pattern in FIGURES)
-    figures = next(filter(None, found), [])
+    figures_by_pattern = (sorted(report.glob(pattern)) for pattern in FIGURES)
+    figures = next(filter(None, figures_by_pattern), [])
     kept = {path.name for path in figures}
     copied = [*COPIED, *[PAGE] * (folder.name == SAMPLE)]
     for path in (*figures, *(report / name for name in copied), *report.glob(FRESH)):
         yield Path(shutil.copyfile(path, folder / path.name))
     page = folder / "report.md"
     text = (report / page.name).read_text(encoding="utf-8")
-    text = FIGURE.sub(lambda found: _figure(found, kept), text).replace(*SHOWS)
+    text = FIGURE.sub(lambda match: _figure(match, kept), text).replace(*SHOWS)
     page.write_text(text, encoding="utf-8")
     yield page
 
@@ -91,7 +91,7 @@ def renewed(folder: Path) -> str:
             if (drawn := report.folder / figure.name).exists():
                 shutil.copyfile(drawn, figure)
     kept = {path.name for path in folder.iterdir()}
-    today = FIGURE.sub(lambda found: _figure(found, kept), today).replace(*SHOWS)
+    today = FIGURE.sub(lambda match: _figure(match, kept), today).replace(*SHOWS)
     title, recorded = shipped.partition("\n")[0], dict(_sections(shipped))
     (_, opening), *sections = _sections(today)
     opening = opening.replace(opening.partition("\n")[0], title, 1)
@@ -112,19 +112,17 @@ def _sections(report: str) -> list[tuple[str, str]]:
     return [("", opening), *((name, text) for name, _, text in split)]
 
 
-def _figure(found: re.Match[str], kept: set[str]) -> str:
+def _figure(match: re.Match[str], kept: set[str]) -> str:
     return (
-        f"{found['image']}{found['title']}.\n"
-        if found["file"] in kept
-        else f"{found['title']}: on that page.\n"
+        f"{match['image']}{match['title']}.\n"
+        if match["file"] in kept
+        else f"{match['title']}: on that page.\n"
     )
 
 
 def main() -> None:
     """Write the folder, and print its files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("results", type=Path, nargs="?", help="a results directory")
     parser.add_argument("study", nargs="?", help="its name there")
     parser.add_argument("--again", action="store_true", help="write all shipped reports anew")

@@ -10,7 +10,6 @@ imported beforehand, so that no step belongs to an import.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import os
@@ -22,6 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from lr_sweep.benchmarks.shared import parser_of
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("analysis", "common", "datasets", "sweep", "trainables")
 NUM_STEPS = 200
@@ -31,9 +32,7 @@ Step = tuple[str, str]
 
 def main() -> None:
     """Print both walks."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("study", nargs="?", default="quickstart")
     study = parser.parse_args().study
     import_all()

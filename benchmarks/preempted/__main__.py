@@ -14,7 +14,6 @@ some loops. A false alarm is an equal run that is called inexact.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections import Counter
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from lr_sweep.benchmarks.preempted.harness import Result, results_of
 from lr_sweep.benchmarks.preempted.table import LOOPS, Loop
+from lr_sweep.benchmarks.shared import parser_of
 from lr_sweep.trainables.own.run import TrainingFunctionError
 from lr_sweep.trainables.worker import hide_checkout
 
@@ -33,9 +33,7 @@ FAILED = "failed"
 
 def main() -> int:
     """Try loops, and print what happened to each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="loops to try; default: all")
     parser.add_argument("--jobs", type=int, default=1, help="loops at the same time")
     parser.add_argument("--seed", type=int, default=0, help="seed of the steps of the kills")

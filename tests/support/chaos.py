@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 from safetensors.torch import load_file
 
 from lr_sweep.analysis.metric import ACCURACY
@@ -238,13 +239,10 @@ def _ancestors(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
 
 
 def processes() -> Iterator[tuple[int, int, str]]:
-    """Yield pid, parent's pid and command line of every process."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with contextlib.suppress(OSError):
-                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                yield int(folder.name), parent, command
+    """Yield pid, parent's pid and command line of every process, a space behind each word."""
+    for process in psutil.process_iter(["ppid", "cmdline"]):
+        words = process.info["cmdline"] or []
+        yield process.pid, process.info["ppid"], "".join(f"{word} " for word in words)
 
 
 def record_content(results: Path) -> dict[str, Any]:
