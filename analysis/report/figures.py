@@ -166,21 +166,40 @@ def _draw_line(panel: Axes, points: Sequence[Fields], style: Style, height: floa
     known = ~np.isnan(means)
     look = line_look(style)
     panel.errorbar(rates[known], means[known], yerr=errors[known], capsize=2, zorder=3, **look)
-    hollow: Fields = {"linestyle": "none", "color": style.colour, "mfc": "white", "zorder": 3.5}
     is_partial = kinds == "partial"
     if is_partial.any():
-        panel.plot(rates[is_partial], means[is_partial], marker=style.marker, **hollow)
+        panel.plot(
+            rates[is_partial],
+            means[is_partial],
+            style.marker,
+            color=style.colour,
+            mfc="white",
+            zorder=3.5,
+        )
     lost = rates[kinds == "diverged"]
-    cross: Fields = {"color": style.colour, "mew": 1.6, "transform": panel.get_xaxis_transform()}
     if len(lost):
-        panel.plot(lost, np.full(len(lost), height), "x", **cross)
+        panel.plot(
+            lost,
+            np.full(len(lost), height),
+            "x",
+            color=style.colour,
+            mew=1.6,
+            transform=panel.get_xaxis_transform(),
+        )
 
 
 def _draw_chosen(panel: Axes, point: Fields, style: Style) -> None:
     """Draw a ring around the chosen rate."""
-    size = RING * matplotlib.rcParams["lines.markersize"]
-    ring: Fields = {"fillstyle": "none", "markersize": size, "mew": 1, "zorder": 4}
-    panel.plot([point["rate"]], [point["mean"]], "o", color=style.colour, **ring)
+    panel.plot(
+        [point["rate"]],
+        [point["mean"]],
+        "o",
+        color=style.colour,
+        fillstyle="none",
+        markersize=RING * matplotlib.rcParams["lines.markersize"],
+        mew=1,
+        zorder=4,
+    )
 
 
 def _draw_seeds(panel: Axes, rate: float, line: Fields, style: Style) -> None:
@@ -267,8 +286,8 @@ def _draw_curves(panel: Axes, points: pd.DataFrame, style: Style, metric: Metric
     values = metric.scale * by_step
     if values.shape[1] > 1:
         lines = [values[run].dropna().reset_index().to_numpy() for run in values]
-        thin: Fields = {"colors": style.colour, "linewidths": 0.5, "alpha": 0.5}
-        panel.add_collection(LineCollection(lines, **thin))
+        thin = LineCollection(lines, colors=style.colour, linewidths=0.5, alpha=0.5)
+        panel.add_collection(thin)
     mean = values.mean(axis=1, skipna=False).dropna()
     every = max(1, len(mean) // MARKED)
     panel.plot(mean.index, mean, markevery=every, zorder=3, **line_look(style))

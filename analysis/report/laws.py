@@ -17,7 +17,6 @@ from lr_sweep.analysis.statistics.rates.laws import laws, series_of
 from lr_sweep.analysis.statistics.rates.optimum import optima
 from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
-from lr_sweep.common.files import Fields
 from lr_sweep.common.text import NO_VALUE
 
 from .blocks import (
@@ -186,13 +185,7 @@ def _draw_curve(panel: Axes, summary: StudySummary, cell: Row, style: Style) -> 
 def _draw_interval(panel: Axes, x: float, ends: Sequence[float], style: Style) -> None:
     low, at, high = ends
     lengths = np.nan_to_num([[at - low], [high - at]])
-    look: Fields = {
-        "color": style.colour,
-        "marker": style.marker,
-        "capsize": 3,
-        "linestyle": "none",
-    }
-    panel.errorbar([x], [at], yerr=lengths, **look)
+    panel.errorbar([x], [at], yerr=lengths, fmt=style.marker, color=style.colour, capsize=3)
 
 
 def _draw_law(panel: Axes, sizes: pd.Series[float], law: Row) -> None:
