@@ -132,7 +132,7 @@ def ranked(
         tuned = tuple(ranked_means(group.cells.to_dict("records"), group.metric))
         is_of_group = compared[GROUP].eq([*labels.values()]).all(axis=1)
         pairs = dict(_leads(compared[is_of_group], tuned))
-        leads = tuple(pairs[tuned[0], other] for other in tuned[1:])
+        leads = tuple(pairs[tuned[0], rival] for rival in tuned[1:])
         best = (
             *tuned[:1],
             *(lead.over for lead in leads if not lead.distinguishable),
@@ -153,8 +153,8 @@ def _largest_certain(
     losers = tuned[:0]
     for number, runner_up in enumerate(tuned[1:], start=1):
         best = tuned[:number]
-        others = tuned[number:]
-        beaten = tuple(x for x in others if certain.issuperset(product(best, [x])))
+        rivals = tuned[number:]
+        beaten = tuple(x for x in rivals if certain.issuperset(product(best, [x])))
         if len(best) * len(beaten) > len(winners) * len(losers):
             winners, losers = best, beaten
         if (tuned[0], runner_up) in certain:
