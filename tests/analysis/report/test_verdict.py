@@ -14,12 +14,12 @@ import pytest
 from lr_sweep.analysis.metric import ACCURACY, Metric
 from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.analysis.report.results import bold_text
-from lr_sweep.analysis.report.verdict import sentences_on, verdict_items
-from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Lead, OneRate, verdicts
+from lr_sweep.analysis.report.verdict import sentences_on
+from lr_sweep.analysis.statistics.comparisons.verdicts import Certain, Lead, OneRate
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.tests.support.judged import rows_of, study_of
-from lr_sweep.tests.support.records import SyntheticRecord, add_fresh, summary_of
+from lr_sweep.tests.support.records import SyntheticRecord, add_fresh
 from lr_sweep.tests.support.synthetic import flip_record
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -179,13 +179,6 @@ def said(
 )
 def test_sentences(leads: list[Lead], given: dict[str, Any], text: str) -> None:
     assert said(*leads, **given) == text
-
-
-def test_of_a_study_with_two_seeds_nothing_is_established(tmp_path: Path) -> None:
-    summary = summary_of(flip_record(tmp_path).write())
-    ((name, sentences),) = verdict_items(verdicts(summary), summary)
-    leads = "a leads c by 10.0 points and b by 20.0 points. Variants with fewer than 3 seeds are not tested."
-    assert (name, " ".join(sentences)) == ("mnist", f"{NONE} {leads}")
 
 
 def test_of_many_variants_the_number_of_pairs_is_that_of_the_correction(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 OFF = (-0.01, 0.0, 0.01)
 HALF = 2.776 * 0.1 * math.sqrt(2 / 3)
 """Half the width of an interval of log ratios: a run deviates by 0.01 over a slope of 0.1, Welch with f = 4."""
-PAIR = (np.array([0]), np.array([1]))
 
 
 def add(

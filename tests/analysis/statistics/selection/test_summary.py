@@ -20,6 +20,7 @@ from lr_sweep.analysis.statistics.selection.summary import (
     account,
     computed_once,
     per_learning_rate,
+    with_interval,
 )
 from lr_sweep.analysis.study_report import write_report
 from lr_sweep.analysis.study_texts import rule_text
@@ -141,6 +142,26 @@ def test_mean_and_standard_error_agree_with_numpy(values: list[float]) -> None:
         np.testing.assert_allclose(row[f"{kind}_sem"], want, atol=1e-9)
 
 
+def test_cells_get_their_intervals(tmp_path: Path) -> None:
+    """Three seeds of one variant, one of another, none of a third, equal ones of a fourth.
+
+    The t factor of 3 seeds is 4.3027: 0.6 ± 4.3027 x 0.1 / sqrt(3).
+    """
+    made = SyntheticRecord(tmp_path)
+    for seed, test in enumerate((0.5, 0.6, 0.7)):
+        made.add(1e-4, seed, [(300, 0.3, 0.2)])
+        made.add(1e-3, seed, [(300, 0.8, test)])
+        made.add(1e-2, seed, [(300, 0.1, 0.1)])
+        made.want(1e-3, seed, variant="unfrozen-random")
+        made.add(1e-3, seed, [(300, 0.8, 0.5)], variant="unfrozen-pretrained")
+    made.add(1e-3, 0, [(300, 0.8, 0.75)], variant="frozen-pretrained")
+    made.want(1e-3, 1, variant="frozen-pretrained")
+    intervals = with_interval(summary_of(made.write()).cells).set_index("variant")[["low", "high"]]
+    assert intervals.loc["frozen-random"].round(4).tolist() == [0.3516, 0.8484]
+    assert intervals.loc[["frozen-pretrained", "unfrozen-random"]].isna().all(axis=None)
+    assert intervals.loc["unfrozen-pretrained"].tolist() == [0.5, 0.5]
+
+
 def test_final_models_are_those_at_the_budget_and_a_diverged_run_has_none(tmp_path: Path) -> None:
     made = SyntheticRecord(tmp_path)
     for seed in (0, 1):
@@ -164,9 +185,6 @@ def test_the_rule_says_which_model_of_a_run_is_measured() -> None:
         "accuracy over seeds (ties: the smaller)."
     )
     assert model_text(Metric(model="final")) == "at each run's last evaluation"
-
-
-CURVE = [(100, 0.5, 0.5), (200, 0.5, 0.5), (300, 0.5, 0.5)]
 
 
 def test_what_is_computed_once_stays_with_its_study() -> None:
