@@ -9,7 +9,7 @@ import pandas as pd
 
 from lr_sweep.analysis.record.paths import RecordError
 from lr_sweep.analysis.record.read import read_study, read_wanted_rows, recorded_studies
-from lr_sweep.analysis.statistics.selection.best import CELL, RATE
+from lr_sweep.analysis.statistics.selection.best import CELL, RATE, tuples_in
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 
 from .metric import Metric
@@ -62,5 +62,5 @@ def noise_by_group(runs: pd.DataFrame) -> dict[Group, float]:
     cells["squares"] = cells["var"] * cells["dof"]
     sums = cells.groupby(GROUP)[["squares", "dof"]].sum()
     noise = (sums["squares"] / sums["dof"]) ** 0.5
-    by_group: dict[Group, float] = noise[noise > 0].to_dict()
-    return by_group
+    noisy = noise[noise > 0].reset_index(name="noise")
+    return dict(zip(tuples_in(noisy[GROUP]), noisy["noise"], strict=True))

@@ -97,7 +97,7 @@ def orders(summary: StudySummary) -> pd.DataFrame:
         counted.append("num_lacking")
     rows: list[dict[str, Any]] = []
     for labels, group in summary.groups():
-        cells = group.cells.to_dict("records")
+        cells: list[Row] = list(group.cells.to_dict("records"))
         tuned = order_of(ranked_means(cells, metric))
         for rate, cells_at_rate in {math.nan: cells, **_cells_by_rate(group)}.items():
             means = ranked_means(cells_at_rate, metric)
