@@ -6,19 +6,14 @@ In a run of several processes, `Ranks` in the process of the trial asks each of 
 from __future__ import annotations
 
 import math
-import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import fields
-from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load, save
@@ -29,6 +24,7 @@ from lr_sweep.common.files import Fields
 from lr_sweep.trainables.numerics import State
 from lr_sweep.trainables.plain.engine import CPU_THREADS
 
+from .answering import OUTPUT
 from .run import (
     FAILURE,
     MisusedSessionError,
@@ -47,13 +43,12 @@ from .session import (
 from .state import (
     StateError,
     decode,
+    fingerprint,
     generator_states,
-    prints_of,
     restore_generators,
     saved_values,
     seed_generators,
     state_of,
-    without,
 )
 from .variables import Variables, variables_of
 
@@ -231,15 +226,13 @@ class Function:
         tensors: Mapping[str, Tensor],
         values: Mapping[str, Any],
         judged: Collection[str] | None,
-        first: State | None = None,
     ) -> None:
         """Resume after a step from what `state` returned.
 
-        `judged`: variables that a trial has compared; None: it has compared nothing. `first` is the state of rank 0
-        (`saved_values`).
+        `judged`: variables that a trial has compared; None: it has compared nothing.
         """
         assert self._session.saved is not None, "as of `state`"
-        self._session.saved.load(saved_values(tensors, values, first))
+        self._session.saved.load(saved_values(tensors, values))
         self._session.generators = decode(values["generators"], tensors)
         self._session.step, self._judged = step, judged
         self._watched = dict(values.get("watched", {}))
@@ -254,21 +247,8 @@ class Function:
             self._handoff.close()
 
 
-Request = tuple[str, Fields]
-"""`START` or the name of a method of `Rank`, and its arguments by name."""
-START = "start"
-"""The first request, with the arguments of `Rank`."""
 Packed = tuple[bytes, dict[str, Any]]
 """A state with its tensors as safetensors has them."""
-
-
-class Answer(NamedTuple):
-    """What a rank answers."""
-
-    value: Any = None
-    error: type[BaseException] | None = None
-    """Class of what was raised; `value` is its message."""
-    printed: str = ""
 
 
 class Rank(Function):
@@ -277,43 +257,33 @@ class Rank(Function):
     _taken: State = {}, {}
 
     def take_state(self) -> dict[str, str]:
-        """Take the state, as all ranks do at the same time; return its fingerprints."""
+        """Take the state, as all ranks do at the same time; return the fingerprints of its tensors."""
         self._taken = self.state()
-        return prints_of(*self._taken)
+        tensors, _ = self._taken
+        return {name: fingerprint({"tensor": name}, tensors) for name in tensors}
 
     def send_state(self, same: Collection[str]) -> Packed:
-        """Return the state that was taken, without these things."""
-        (tensors, values), self._taken = without(same, *self._taken), ({}, {})
-        return save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}), values
+        """Return the state that was taken, without these tensors."""
+        (tensors, values), self._taken = self._taken, ({}, {})
+        own = {name: tensor for name, tensor in tensors.items() if name not in same}
+        return save({name: tensor.cpu().contiguous() for name, tensor in own.items()}), values
 
-    def load_packed(
-        self, step: int, own: Packed, judged: Collection[str] | None, first: Packed
-    ) -> None:
-        """Resume after a step from this rank's state and that of rank 0."""
-        self.load_state(step, load(own[0]), own[1], judged, (load(first[0]), first[1]))
-
-
-def main(descriptor: int) -> None:
-    """Answer requests from a connection until it closes; then this process ends, whatever its threads do."""
-    connection, output, ranks = Connection(descriptor), Output(), list[Rank]()
-
-    def answered(method: str, arguments: Fields) -> Any:
-        if method != START:
-            return getattr(ranks[0], method)(**arguments)
-        ranks.append(Rank(output=output, **arguments))
-        return None
-
-    with suppress(EOFError, OSError):
-        connection.send(Answer())  # imports are done
-        while True:
-            connection.send(_answer(partial(answered, *connection.recv()), output))
-    os._exit(1)
+    def load_packed(self, step: int, packed: Packed, judged: Collection[str] | None) -> None:
+        """Resume after a step from this rank's state."""
+        tensors, values = packed
+        self.load_state(step, load(tensors), values, judged)
 
 
-def _answer(call: Callable[[], Any], output: Output) -> Answer:
-    try:
-        answer = Answer(call())
-    except BaseException as error:
-        answer = Answer(str(error) or traceback.format_exc(), type(error))
-    printed = output.take(whole_lines=False)
-    return answer._replace(printed="".join(lines.text for lines in printed))
+_ranks: list[Rank] = []
+"""The rank of this process, once it has started."""
+
+
+def start_rank(**arguments: Any) -> None:
+    """Start the rank of this process; `arguments` are those of `Rank`."""
+    _ranks.append(Rank(output=OUTPUT, **arguments))
+
+
+def ask_rank(method: str, arguments: Fields) -> Any:
+    """Call a method of the rank of this process."""
+    (rank,) = _ranks
+    return getattr(rank, method)(**arguments)

@@ -17,11 +17,11 @@ from torch.utils.data import DataLoader
 
 from lr_sweep.common.files import Fields, ReadFields
 
-from .saved import GENERATORS, consists_of, is_scalar, loaded_into, value_of
+from .saved import is_light, leaves, loaded_into, value_of
 from .state import generator_states, restore_generators
 
-NUM_ENTRIES = 1000
-"""Largest number of entries of a container that is looked at: a longer one is data."""
+NUM_LEAVES = 2000
+"""Largest number of values of an attribute that is saved: a longer list is data."""
 FOLLOWED = "followed"
 """Attribute of a loader that is followed."""
 
@@ -128,9 +128,10 @@ def _own_states(part: Any) -> Fields:
     return {
         name: value_of(value)
         for name, value in getattr(part, "__dict__", {}).items()
-        if consists_of(value, _is_light, NUM_ENTRIES)
+        if _is_saved(value)
     }
 
 
-def _is_light(value: Any) -> bool:
-    return is_scalar(value) or isinstance(value, tuple(GENERATORS))
+def _is_saved(value: Any) -> bool:
+    first = [*islice(leaves(value), NUM_LEAVES + 1)]
+    return len(first) <= NUM_LEAVES and all(map(is_light, first))

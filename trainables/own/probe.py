@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pickle
 import subprocess
-import sys
-import threading
+import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from lr_sweep.common.text import failure_kind
 from lr_sweep.trainables.numerics import State
 
+from .answering import AnsweringProcess
 from .engine import OwnTraining
 from .exactness import EVALUATE_EVERY, RANDOM_GENERATORS, STEPS, STOP, Probe
 from .run import (
     FAILURE,
     OwnCodeError,
+    OwnFiles,
     OwnRun,
     TrainingFunctionError,
     import_function,
@@ -33,7 +33,7 @@ from .run import (
     unpacked,
 )
 from .saved import ATTRIBUTES
-from .state import by_rank, fingerprint, prints_of
+from .state import by_rank, fingerprint
 from .variables import NOT_PASSED, Variables
 
 
@@ -119,9 +119,9 @@ def _prints(state: State) -> dict[str, str]:
     prints: dict[str, str] = {}
     for rank, (own, values) in enumerate(by_rank(tensors, progress["own"])):
         of = f" of rank {rank}" if rank else ""
-        for name, fingerprinted in prints_of(own, values).items():
+        for name, value in values["saved"].items():
             if not name.endswith(ATTRIBUTES):
-                prints[name + of] = fingerprinted
+                prints[name + of] = fingerprint(value, own)
         prints[RANDOM_GENERATORS + of] = fingerprint(values["generators"], own)
     varying = {"time_ms": 0, "elapsed_s": 0, "logged": None}  # a function may log times
     curve = [point | varying for point in progress["curve"]]
@@ -131,8 +131,6 @@ def _prints(state: State) -> dict[str, str]:
 TRIED_S = 20.0
 """Seconds that all trials of a study may take after their imports."""
 SLOW = f"takes more than {TRIED_S:.0f} s for a trial of a few steps; `verify` waits for it"
-FOUND = "found by the trials:"
-"""Begins what the trials found, as the last text of their process."""
 FAILED = "failed in a trial"
 """Begins what a trial found of a function that failed."""
 
@@ -185,46 +183,37 @@ def tried_once(run: OwnRun, num_steps: int, device: str) -> Probe:
 def _tried_in_process(
     trials: Sequence[Trial], folder: Path, device: str | None, *, own_budget: bool
 ) -> list[Probe]:
-    ended = subprocess.run(
-        (sys.executable, "-P", "-m", __name__),
-        input=pickle.dumps((trials, folder, device, own_budget)),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    printed = ended.stderr.decode(errors="replace")
-    if ended.returncode:
-        _, marked, why = printed.rpartition(FAILURE)
-        if not marked:
-            why = f"the process that imported it ended with code {ended.returncode}\n{why}"
-        raise TrialError(f"cannot be imported: {why.strip()}", trials[0][0])
-    return [Probe(**fields) for fields in json.loads(printed.rpartition(FOUND)[2])]
+    probes: list[Probe] = []
+    with (
+        tempfile.TemporaryFile() as printed,
+        closing(AnsweringProcess({}, stdout=subprocess.DEVNULL, stderr=printed)) as process,
+    ):
+        process.send(partial(_why_not_imported, trials[0][0].files, folder))
+        why, error, _ = process.receive()
+        if error is not None:
+            printed.seek(0)
+            why = f"its process {why}\n{printed.read().decode(errors='replace')}"
+        if why:
+            raise TrialError(f"cannot be imported: {why.strip()}", trials[0][0])
+        until = time.monotonic() + TRIED_S
+        for run, num_steps in trials if device else ():
+            process.send(partial(_try, run, device, num_steps if own_budget else None))
+            if not process.connection.poll(max(0.0, until - time.monotonic())):
+                return [*probes, Probe(unchecked=SLOW)]
+            found, error, _ = process.receive()
+            probes.append(found if error is None else _failed(f"its process {found}"))
+    return probes
 
 
-def _main(trials: Sequence[Trial], folder: Path, device: str | None, own_budget: bool) -> int:
-    files = trials[0][0].files
+def _why_not_imported(files: OwnFiles, folder: Path) -> str:
+    """Return why a function cannot be imported; empty: it can."""
     try:
         import_function(files.trainable, folder, files.code)
+    except OwnCodeError as error:
+        return str(error)
     except BaseException as error:
-        is_missing = isinstance(error, OwnCodeError)
-        why = f" {error}" if is_missing else f"\n{own_traceback(error, folder)}"
-        print(f"{FAILURE}{why}", file=sys.stderr)
-        return 1
-    probes: list[Probe] = []
-
-    def try_all(device: str) -> None:
-        for run, num_steps in trials:
-            probes.append(_try(run, device, num_steps if own_budget else None))
-
-    if device is not None:
-        thread = threading.Thread(target=try_all, args=[device], daemon=True)
-        thread.start()
-        thread.join(TRIED_S)
-        if thread.is_alive():
-            probes = [*probes, Probe(unchecked=SLOW)]
-    # A trial under way has redirected the other stream.
-    print(FOUND, json.dumps([*map(asdict, probes)]), file=sys.__stderr__)
-    return 0
+        return own_traceback(error, folder)
+    return ""
 
 
 def _try(run: OwnRun, device: str, num_steps: int | None) -> Probe:
@@ -235,12 +224,8 @@ def _try(run: OwnRun, device: str, num_steps: int | None) -> Probe:
         _train(OwnTraining(run, num_steps, device), min(run.evaluate_every, num_steps))
         return Probe()
     except BaseException as error:
-        why = str(error).removeprefix(FAILURE).strip() or repr(error)
-        return Probe(unchecked=f"{FAILED} of {STEPS} steps:\n{why}")
+        return _failed(str(error).removeprefix(FAILURE).strip() or repr(error))
 
 
-if __name__ == "__main__":
-    result = _main(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from our own process
-    assert sys.__stderr__ is not None
-    sys.__stderr__.flush()
-    os._exit(result)  # threads that the module started would keep it alive
+def _failed(why: str) -> Probe:
+    return Probe(unchecked=f"{FAILED} of {STEPS} steps:\n{why}")

@@ -10,13 +10,13 @@ import math
 import os
 import re
 import socket
-import subprocess
 import sys
 import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection, wait
+from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ from torch.distributed import TCPStore
 
 from lr_sweep.common.files import Fields
 from lr_sweep.trainables.numerics import State
-from lr_sweep.trainables.own import supervisor
 
-from .function import START, Answer, Packed, Request
+from .answering import Answer, AnsweringProcess, LostError, Request
+from .function import Packed, ask_rank, start_rank
 from .run import FAILURE, OwnRun, TrainingFunctionError
 from .session import Advance, Output
 from .state import by_rank, joined
@@ -36,72 +36,16 @@ from .variables import Variables
 
 ADDRESS = "127.0.0.1"
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
-START_S = 300.0
-"""How long processes may take to import torch, on a busy machine."""
 ANSWER_S = 1800.0
 """Longest wait for a rank's start, or for a step with its evaluation; torch.distributed waits as long by gloo."""
 CHUNK_S = 2.0
-"""Seconds of training between two answers, about; the first is after one step."""
+"""Seconds of training between two answers, at most about; the first is after one step."""
 LAST_WORDS_S = 1.0
 """After one rank has failed, how long the others may take to fail from it: not the first one need be the cause."""
-TICK_S = 0.2
 LOST_CONNECTION = re.compile(
     r"closed by peer|reset by peer|broken pipe|refused|NCCL|DistBackendError", re.IGNORECASE
 )
 """What the ranks raise that have lost another one."""
-MAIN = """\
-from lr_sweep.trainables.worker import hide_checkout
-hide_checkout()  # before any library looks for Hugging Face's `datasets`
-from lr_sweep.trainables.own.supervisor import outlive_signals
-outlive_signals()
-from lr_sweep.trainables.own.function import main
-main({})
-"""
-
-
-class LostError(Exception):
-    """A rank's process has ended, or its connection does not work."""
-
-
-class RankProcess:
-    """A rank's process, and the connection to it."""
-
-    def __init__(self, number: int, variables: Mapping[str, str]) -> None:
-        """Start it with some environment variables; it then imports torch, and answers once without a request."""
-        ours, theirs = socket.socketpair()
-        code = MAIN.format(theirs.fileno())
-        with theirs:
-            options: Any = {"env": os.environ | variables, "pass_fds": [theirs.fileno()]}
-            self.process = supervisor.start([sys.executable, "-P", "-c", code], **options)
-        self.number, self.connection = number, Connection(ours.detach())
-
-    def send(self, request: Request) -> None:
-        """Send a request; that the process has died shows where its answer is received."""
-        with suppress(OSError):
-            self.connection.send(request)
-
-    def receive(self) -> Answer:
-        """Return an answer, which is there or under way, or that the rank is lost."""
-        with suppress(EOFError, OSError):
-            if not self.is_dead:
-                answer: Answer = self.connection.recv()
-                return answer
-        return Answer(self._end(), LostError)
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether it has ended, and has sent nothing before."""
-        return self.process.poll() is not None and not self.connection.poll()
-
-    def _end(self) -> str:
-        with suppress(subprocess.TimeoutExpired):
-            return supervisor.ending(self.process.wait(LAST_WORDS_S))
-        return "does not answer"
-
-    def kill(self) -> None:
-        """End the process and those that it started."""
-        supervisor.end(self.process)
-        self.connection.close()
 
 
 class Ranks:
@@ -113,45 +57,37 @@ class Ranks:
         """Call the function in each process; raises as `Function`, also for a rank that dies or does not answer."""
         self._run, self._num_steps, self._output = run, num_steps, output
         self._step, self._step_s = 0, math.inf
-        self._ranks: list[RankProcess] = []
-        weakref.finalize(self, _kill_all, self._ranks)
+        self._ranks: list[AnsweringProcess] = []
+        weakref.finalize(self, _close_all, self._ranks)
         self._store, port = _rendezvous()
+        requests: list[Request] = []
         with self._all_or_none():
-            for number in range(run.processes):
-                self._ranks.append(
-                    RankProcess(number, _rank_variables(number, run.processes, port))
-                )
-            self._answers(START_S)
-        common: Fields = {"run": run, "num_steps": num_steps, "folder": folder}
-        self._ask(
-            [
-                (START, common | {"rank": rank, "device": _device_of(rank, device)})
-                for rank in range(run.processes)
-            ]
-        )
+            for rank in range(run.processes):
+                variables = _rank_variables(rank, run.processes, port)
+                self._ranks.append(AnsweringProcess(variables))
+                given: Fields = {"rank": rank, "device": _device_of(rank, device)}
+                given |= {"run": run, "num_steps": num_steps, "folder": folder}
+                requests.append(partial(start_rank, **given))
+        self._ask(requests)
 
     def advance(self, *, for_s: float = math.inf) -> Advance:
-        """Train to the next report, or for `for_s` seconds; rank 0 reports and logs."""
-        until, logged, not_saved = time.monotonic() + for_s, list[Fields](), list[str]()
-        while True:
-            began, first = time.monotonic(), self._step
-            due = (first // self._run.evaluate_every + 1) * self._run.evaluate_every
-            wanted = int(max(0.0, min(CHUNK_S, until - began)) / self._step_s)
-            self._step = min(due, self._num_steps, first + max(1, wanted))
-            rank_0, *_ = self._ask_all("advance", to_step=self._step)
-            logged += rank_0.logged
-            not_saved += rank_0.not_saved
-            if rank_0.scores is None:
-                self._step_s = (time.monotonic() - began) / (self._step - first)
-            is_over = rank_0.scores is not None or self._step >= self._num_steps
-            if is_over or time.monotonic() >= until:
-                return Advance(self._step, rank_0.scores, logged, not_saved)
+        """Train to the next report, for `for_s` or about `CHUNK_S` seconds at most; rank 0 reports and logs."""
+        began, first = time.monotonic(), self._step
+        due = (first // self._run.evaluate_every + 1) * self._run.evaluate_every
+        num_wanted = int(min(CHUNK_S, for_s) / self._step_s)
+        self._step = min(due, self._num_steps, first + max(1, num_wanted))
+        advance: Advance = self._ask_all("advance", to_step=self._step)[0]
+        if advance.scores is None:
+            self._step_s = (time.monotonic() - began) / (self._step - first)
+        return advance
 
     def state(self) -> State:
-        """Return what is needed to resume: of rank 0 all, of another rank what has other bits there."""
+        """Return what is needed to resume: of rank 0 all, of another rank the tensors that have other bits there."""
         first, *others = self._ask_all("take_state")
-        same = [[name for name in rank if rank[name] == first.get(name)] for rank in others]
-        packed: list[Packed] = self._ask([("send_state", {"same": names}) for names in ([], *same)])
+        same = [[name for name in prints if prints[name] == first.get(name)] for prints in others]
+        packed: list[Packed] = self._ask(
+            [partial(ask_rank, "send_state", {"same": names}) for names in ([], *same)]
+        )
         return joined([(load(tensors), dict(values)) for tensors, values in packed])
 
     def variables(self, *, everywhere: bool) -> Variables:
@@ -167,9 +103,12 @@ class Ranks:
         judged: Collection[str] | None,
     ) -> None:
         """Resume after a step from what `state` returned."""
-        packed = [(save(each), of_rank) for each, of_rank in by_rank(tensors, values)]
-        common: Fields = {"step": step, "judged": judged, "first": packed[0]}
-        self._ask([("load_packed", common | {"own": own}) for own in packed])
+        requests: list[Request] = []
+        for own_tensors, own_values in by_rank(tensors, values):
+            packed: Packed = save(own_tensors), own_values
+            arguments: Fields = {"step": step, "packed": packed, "judged": judged}
+            requests.append(partial(ask_rank, "load_packed", arguments))
+        self._ask(requests)
         self._step = step
 
     def close(self, *, at_end: bool) -> None:
@@ -178,46 +117,47 @@ class Ranks:
             with suppress(*() if at_end else (TrainingFunctionError,)):
                 self._ask_all("close", at_end=at_end)
         finally:
-            _kill_all(self._ranks)
+            _close_all(self._ranks)
 
     def _ask_all(self, method: str, **arguments: Any) -> list[Any]:
-        return self._ask([(method, arguments)] * len(self._ranks))
+        return self._ask([partial(ask_rank, method, arguments)] * len(self._ranks))
 
     def _ask(self, requests: Sequence[Request]) -> list[Any]:
         """Send each rank its request; return what they answer, or end all ranks and raise why one of them failed."""
         with self._all_or_none():
             for rank, request in zip(self._ranks, requests, strict=True):
                 rank.send(request)
-            return self._answers(ANSWER_S)
+            return self._answers()
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            _kill_all(self._ranks)
+            _close_all(self._ranks)
             raise
 
-    def _answers(self, timeout_s: float) -> list[Any]:
+    def _answers(self) -> list[Any]:
         answers: dict[int, Answer] = {}
-        until = time.monotonic() + timeout_s
-        while missing := [rank for rank in self._ranks if rank.number not in answers]:
-            if (left_s := until - time.monotonic()) <= 0:
-                break
-            for rank in _ready(missing, min(left_s, TICK_S)):
-                answers[rank.number] = answer = rank.receive()
-                self._print(rank.number, answer.printed)
-                if answer.error:
-                    until = min(until, time.monotonic() + LAST_WORDS_S)
+        missing = dict(enumerate(self._ranks))
+        until = time.monotonic() + ANSWER_S
+        while missing and (left_s := until - time.monotonic()) > 0:
+            answering = wait([process.connection for process in missing.values()], left_s)
+            for rank, process in [*missing.items()]:
+                if process.connection in answering:
+                    answers[rank] = answer = missing.pop(rank).receive()
+                    self._print(rank, answer.printed)
+                    if answer.error:
+                        until = min(until, time.monotonic() + LAST_WORDS_S)
         if failed := {number: answer for number, answer in answers.items() if answer.error}:
             raise self._failure(failed)
         if missing:
-            names = ", ".join(str(rank.number) for rank in missing)
-            problem = f"no answer in {timeout_s:g} s on the way to step {self._step} from these ranks: {names}"
+            names = ", ".join(map(str, missing))
+            problem = f"no answer in {ANSWER_S:g} s on the way to step {self._step} from these ranks: {names}"
             raise TrainingFunctionError(
                 f"{FAILURE}\n{problem}. One of them hangs, or waits for another one"
             )
-        return [answers[rank.number].value for rank in self._ranks]
+        return [answers[rank].value for rank in range(len(self._ranks))]
 
     def _print(self, rank: int, text: str) -> None:
         """Keep what a rank printed for the log of its run; the process itself printed it, too."""
@@ -247,15 +187,9 @@ class Ranks:
         return answer.error(f"{name}: {answer.value}")
 
 
-def _ready(ranks: Sequence[RankProcess], timeout_s: float) -> list[RankProcess]:
-    """Return the ranks that have answered, or have died, within some seconds."""
-    answering = wait([rank.connection for rank in ranks], timeout_s)
-    return [rank for rank in ranks if rank.connection in answering or rank.is_dead]
-
-
-def _kill_all(ranks: list[RankProcess]) -> None:
+def _close_all(ranks: list[AnsweringProcess]) -> None:
     while ranks:
-        ranks.pop().kill()
+        ranks.pop().close()
 
 
 def _device_of(rank: int, device: str) -> str:

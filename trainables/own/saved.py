@@ -6,7 +6,6 @@ that have changed. Any other object is saved by its attributes. Everything is re
 
 from __future__ import annotations
 
-import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -107,35 +106,31 @@ def is_stateful(thing: Any) -> bool:
 
 def is_restorable(thing: Any) -> bool:
     """Return whether a thing can be restored in place."""
-    kinds = (Tensor, np.ndarray, dict, list, deque, *GENERATORS)
-    return (
-        is_stateful(thing)
-        or isinstance(thing, kinds)
-        or (hasattr(thing, "__dict__") and not isinstance(thing, NO_OBJECTS))
-    )
+    has_attributes = hasattr(thing, "__dict__") and not isinstance(thing, NO_OBJECTS)
+    in_place = (Tensor, np.ndarray, dict, list, deque, *GENERATORS)
+    return is_stateful(thing) or has_attributes or isinstance(thing, in_place)
 
 
 def is_savable(value: Any) -> bool:
     """Return whether an attribute is saved: a value, a generator, a thing with a state, or containers of these."""
-    return consists_of(value, _is_savable_leaf)
+    numbers = (Tensor, np.ndarray, np.generic)
+    return all(
+        is_light(leaf) or isinstance(leaf, numbers) or is_stateful(leaf) for leaf in leaves(value)
+    )
 
 
-def _is_savable_leaf(value: Any) -> bool:
-    kinds = (Tensor, np.ndarray, np.generic, *GENERATORS)
-    return is_scalar(value) or isinstance(value, kinds) or is_stateful(value)
+def is_light(leaf: Any) -> bool:
+    """Return whether a value is a number, a text, None or a random generator."""
+    return type(leaf) in SCALARS or isinstance(leaf, tuple(GENERATORS))
 
 
-def is_scalar(value: Any) -> bool:
-    """Return whether a value is a number, a text or None."""
-    return type(value) in SCALARS
-
-
-def consists_of(value: Any, is_leaf: Callable[[Any], bool], most: float = math.inf) -> bool:
-    """Return whether a value is such a leaf, or containers of these with at most so many entries each."""
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield what nested containers hold, or a value that is no container."""
     if not isinstance(value, CONTAINERS):
-        return is_leaf(value)
-    inner = value.values() if isinstance(value, dict) else value
-    return len(value) <= most and all(consists_of(leaf, is_leaf, most) for leaf in inner)
+        yield value
+        return
+    for inner in value.values() if isinstance(value, dict) else value:
+        yield from leaves(inner)
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -198,7 +193,7 @@ def plain_attributes(thing: Any) -> Fields:
         f"{owner}.{name}": value_of(value)
         for owner, part in _parts(thing).items()
         for name, value in _attributes(part)
-        if not isinstance(value, dict | deque) and consists_of(value, is_scalar)
+        if not isinstance(value, dict | deque) and {*map(type, leaves(value))} <= SCALARS
     }
 
 

@@ -32,9 +32,9 @@ TENSORS: dict[str, Callable[[Tensor], Any]] = {
     "array": lambda tensor: tensor.numpy(),
     "number": lambda tensor: tensor.numpy()[()],
 }
-SCALARS = (bool, int, float, str, type(None))
+SCALARS = {bool, int, float, str, type(None)}
 AS_RANK_0 = {"rank": 0}
-"""In the state of another rank, in place of a thing whose bits are those of rank 0's."""
+"""In the state of another rank, by an earlier version, in place of a thing whose bits are those of rank 0's."""
 LARGEST_NUMPY_SEED = 2**32
 
 
@@ -56,21 +56,9 @@ def state_of(saved: ReadFields, generators: Fields, watched: ReadFields) -> Stat
     return encoder.tensors, values | {"watched": watched}
 
 
-def saved_values(
-    tensors: Mapping[str, Tensor], values: ReadFields, first: State | None = None
-) -> Fields:
-    """Return the values by name that `state_of` was given.
-
-    `first` is the state of rank 0, which has what `without` left out.
-    """
-    decoded = {}
-    for name, value in values["saved"].items():
-        if value == AS_RANK_0:
-            assert first is not None, "only other ranks leave something out"
-            decoded[name] = decode(first[1]["saved"][name], first[0])
-        else:
-            decoded[name] = decode(value, tensors)
-    return decoded
+def saved_values(tensors: Mapping[str, Tensor], values: ReadFields) -> Fields:
+    """Return the values by name that `state_of` was given."""
+    return {name: decode(value, tensors) for name, value in values["saved"].items()}
 
 
 def joined(states: Sequence[State]) -> State:
@@ -84,30 +72,24 @@ def joined(states: Sequence[State]) -> State:
 
 
 def by_rank(tensors: Mapping[str, Tensor], values: ReadFields) -> list[State]:
-    """Return the state of each rank; of a run in one process, its state."""
+    """Return the state of each rank; of a run in one process, its state.
+
+    Tensors that a rank lacks are those of rank 0 with the same names.
+    """
     first = dict(values)
-    of_ranks = [first, *first.pop("ranks", [])]
-    own: list[Tensors] = [{} for _ in of_ranks]
+    others = first.pop("ranks", [])
+    own: list[Tensors] = [{} for _ in (first, *others)]
     for name, tensor in tensors.items():
         rank, _, plain = name.rpartition(".")
         own[int(rank.removeprefix("rank") or 0)][plain] = tensor
-    return list(zip(own, of_ranks, strict=True))
-
-
-def prints_of(tensors: Mapping[str, Tensor], values: ReadFields) -> dict[str, str]:
-    """Return the fingerprints of the things of a state, by name."""
-    return {name: fingerprint(value, tensors) for name, value in values["saved"].items()}
-
-
-def without(names: Iterable[str], tensors: Mapping[str, Tensor], values: ReadFields) -> State:
-    """Return a rank's state without these things, which rank 0 has with the same bits."""
-    rest = {**values, "saved": {**values["saved"], **dict.fromkeys(names, AS_RANK_0)}}
-    kept = {
-        name
-        for part in (*rest["saved"].values(), rest["generators"])
-        for name in _tensor_names(part)
-    }
-    return {name: tensor for name, tensor in tensors.items() if name in kept}, rest
+    states = [(own[0], first)]
+    for rank_tensors, rank_values in zip(own[1:], others, strict=True):
+        things = {
+            name: first["saved"][name] if value == AS_RANK_0 else value
+            for name, value in rank_values["saved"].items()
+        }
+        states.append((own[0] | rank_tensors, rank_values | {"saved": things}))
+    return states
 
 
 # --- random generators

@@ -22,11 +22,13 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
-from .loader import FOLLOWED, NUM_ENTRIES, parts_of
+from .loader import FOLLOWED, parts_of
 from .saved import CONTAINERS, GENERATORS, is_savable, mapped, value_of
 from .session import OwnSession
 from .state import Encoder, fingerprint
 
+NUM_ENTRIES = 1000
+"""Largest number of entries of a container that is compared: a longer one is data."""
 NUM_ELEMENTS = 2**14
 """Number of the first elements of a tensor that are compared: a large one is data, or changes everywhere."""
 DEEPEST = 4
