@@ -44,25 +44,32 @@ class AttentionNoise:
 
     def mask(self, key: int, start: int, like: Tensor, num_tokens: int) -> Tensor:
         """Draw the masks of the queries from `start` on, (B, H, Q, P); `like`: (B, H, ., .), of the same device."""
+        block = start // QUERY_BLOCK
         stop = min(start + QUERY_BLOCK, num_tokens)
-        generator = rekey(
-            torch.Generator(like.device), key, f"attention {self.layer}", start // QUERY_BLOCK
+        generator = torch.Generator(like.device)
+        rekey(generator, key, f"attention {self.layer}", block)
+
+        batch, heads = like.shape[:2]
+        mask = torch.empty(
+            (batch, heads, stop - start, stop), device=like.device, dtype=wide_dtype(like)
         )
-        shape = *like.shape[:2], stop - start, stop
-        mask = torch.empty(shape, device=like.device, dtype=wide_dtype(like))
         kept = 1.0 - self.probability
         return mask.bernoulli_(kept, generator=generator).div_(kept)
 
     def last_rows(self, number: int, like: Tensor, num_tokens: int) -> Tensor:
         """Return the masks of the last M queries, (K, B, H, M, T), 0 for keys after their blocks; `like` as above."""
-        shape = len(self.keys), *like.shape[:2], number, num_tokens
+        batch, heads = like.shape[:2]
+        shape = len(self.keys), batch, heads, number, num_tokens
         masks = like.new_zeros(shape, dtype=wide_dtype(like))
         first = num_tokens - number
+        first_block = first - first % QUERY_BLOCK
         for key, out in zip(self.keys, masks, strict=True):
-            for start in range(first - first % QUERY_BLOCK, num_tokens, QUERY_BLOCK):
+            for start in range(first_block, num_tokens, QUERY_BLOCK):
                 mask = self.mask(key, start, like, num_tokens)  # (B, H, Q, P)
-                begin, stop = max(first, start), mask.shape[3]
-                out[:, :, begin - first : stop - first, :stop] = mask[:, :, begin - start :]
+                stop = mask.shape[3]
+                begin = max(first, start)
+                rows = slice(begin - first, stop - first)
+                out[:, :, rows, :stop] = mask[:, :, begin - start :]
         return masks
 
 
@@ -74,44 +81,56 @@ def attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> 
 class _Blocked(Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, noise: AttentionNoise) -> Tensor:
-        q, k, v = (x.to(product_dtype(q)) for x in (q, k, v))
+        dtype = product_dtype(q)
+        q, k, v = (x.to(dtype) for x in (q, k, v))
         ctx.noise = noise
         ctx.save_for_backward(q, k, v)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         for runs, start, mask in _blocks(noise, q):
             queries, keys, values = _operands(runs, start, mask, q, k, v)
-            weights = _weights(queries, keys, start)  # (B, H, Q, P)
-            out[runs, :, start : mask.shape[3]] = weights.mul_(mask).to(q.dtype) @ values
+            weights = _weights(queries, keys, start).mul_(mask)  # (B, H, Q, P)
+            block = slice(start, mask.shape[3])
+            out[runs, :, block] = weights.to(q.dtype) @ values
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        dtype = wide_dtype(q)
-        of_q, of_k, of_v = (torch.zeros(x.shape, dtype=dtype, device=x.device) for x in (q, k, v))
+        dtype = q.dtype
+        scale = math.sqrt(q.shape[3])
+        of_q = torch.zeros(q.shape, dtype=wide_dtype(q), device=q.device)
+        of_k, of_v = torch.zeros_like(of_q), torch.zeros_like(of_q)
         for runs, start, mask in _blocks(ctx.noise, q):
             queries, keys, values = _operands(runs, start, mask, q, k, v)
             stop = mask.shape[3]
             of_mixed = _copied(grad[runs, :, start:stop])  # (B, H, Q, W)
             weights = _weights(queries, keys, start)  # (B, H, Q, P)
-            of_v[runs, :, :stop] += (weights * mask).to(q.dtype).mT @ of_mixed
+
+            dropped = (weights * mask).to(dtype)
+            of_v[runs, :, :stop] += dropped.mT @ of_mixed
+
             of_weights = widened(of_mixed @ values.mT).mul(mask)
             of_scores = of_weights.mul_(weights)
-            of_scores.addcmul_(weights, of_scores.sum(-1, keepdim=True), value=-1.0)
-            low = of_scores.to(q.dtype)
-            of_q[runs, :, start:stop] = widened(low @ keys).div_(math.sqrt(q.shape[3]))
+            row_sums = of_scores.sum(-1, keepdim=True)
+            of_scores.addcmul_(weights, row_sums, value=-1.0)
+
+            low = of_scores.to(dtype)
+            of_q[runs, :, start:stop] = widened(low @ keys).div_(scale)
             of_k[runs, :, :stop] += low.mT @ queries
-        return of_q.to(q.dtype), of_k.to(q.dtype), of_v.to(q.dtype), None
+        return of_q.to(dtype), of_k.to(dtype), of_v.to(dtype), None
 
 
 def _blocks(noise: AttentionNoise, q: Tensor) -> Iterator[tuple[slice, int, Tensor]]:
     """Yield each run's rows of q, a block's first position and its masks (B, H, Q, P), drawn once for their readers."""
-    batch = len(q) // sum(map(len, noise.readers))
+    num_runs = sum(map(len, noise.readers))
+    num_tokens = q.shape[2]
+    batch = len(q) // num_runs
     for key, readers in zip(noise.keys, noise.readers, strict=True):
-        for start in range(0, q.shape[2], QUERY_BLOCK):
-            mask = noise.mask(key, start, q[:batch], q.shape[2])
+        for start in range(0, num_tokens, QUERY_BLOCK):
+            mask = noise.mask(key, start, q[:batch], num_tokens)
             for run in readers:
-                yield slice(run * batch, (run + 1) * batch), start, mask
+                first = run * batch
+                yield slice(first, first + batch), start, mask
 
 
 def _operands(
@@ -120,8 +139,11 @@ def _operands(
     """Return a run's queries (B, H, Q, W) of a block over sqrt(W), and keys and values (B, H, P, W) that they see."""
     # Copies: a product's last bits may follow where in memory its operands start, which differs between cohorts.
     stop = mask.shape[3]
-    queries = q[runs, :, start:stop] / math.sqrt(q.shape[3])
-    return [_copied(part) for part in (queries, k[runs, :, :stop], v[runs, :, :stop])]
+    scale = math.sqrt(q.shape[3])
+    queries = q[runs, :, start:stop] / scale
+    keys = k[runs, :, :stop]
+    values = v[runs, :, :stop]
+    return [_copied(part) for part in (queries, keys, values)]
 
 
 def _copied(part: Tensor) -> Tensor:
@@ -131,12 +153,15 @@ def _copied(part: Tensor) -> Tensor:
 def _weights(queries: Tensor, keys: Tensor, start: int) -> Tensor:
     """Return the softmax of products over what each query sees, (B, H, Q, P); at least fp32."""
     scores = widened(queries @ keys.mT)
-    return scores.masked_fill_(_future(scores, start), -torch.inf).softmax(-1)
+    scores.masked_fill_(_future(scores, start), -torch.inf)
+    return scores.softmax(-1)
 
 
 def _future(scores: Tensor, start: int = 0) -> Tensor:
     """Return which keys come after the queries, whose positions are from `start` on, bool (Q, P)."""
-    return torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).triu(start + 1)
+    pairs = scores.shape[2:]
+    every = torch.ones(pairs, dtype=torch.bool, device=scores.device)
+    return every.triu(start + 1)
 
 
 Size = ModelSize
@@ -152,8 +177,9 @@ class Conv1D(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (..., in) to (..., out)."""
-        flat = torch.addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
-        return flat.view(*x.shape[:-1], -1)
+        rows = x.reshape(-1, x.shape[-1])  # (N, in)
+        mapped = torch.addmm(self.bias, rows, self.weight)  # (N, out)
+        return mapped.view(*x.shape[:-1], -1)
 
 
 class _Attention(nn.Module):
@@ -161,7 +187,9 @@ class _Attention(nn.Module):
 
     def __init__(self, size: ModelSize, layer: int) -> None:
         super().__init__()
-        self.heads, self.layer, self.query_factor = size.heads, layer, 1.0
+        self.heads = size.heads
+        self.layer = layer
+        self.query_factor = 1.0
         self.c_attn = Conv1D(size.width, 3 * size.width)
         self.c_proj = Conv1D(size.width, size.width)
 
@@ -171,28 +199,35 @@ class _Attention(nn.Module):
         if dropout is None or dropout.probability == 0.0:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # (B, H, T, W)
         elif dropout.attention == "blocked":
-            key = dropout.generator.initial_seed()
             noise = AttentionNoise(
-                keys=(key,), readers=((0,),), layer=self.layer, probability=dropout.probability
+                keys=(dropout.generator.initial_seed(),),
+                readers=((0,),),
+                layer=self.layer,
+                probability=dropout.probability,
             )
             mixed = attend_in_blocks(q, k, v, noise)  # (B, H, T, W)
         else:
             mixed = dropout(_causal_weights(q, k)) @ v  # (B, H, T, W)
-        return self.c_proj(mixed.transpose(1, 2).reshape(batch, tokens, width))  # (B, T, D)
+        joined = mixed.transpose(1, 2).reshape(batch, tokens, width)  # (B, T, D)
+        return self.c_proj(joined)
 
     def _heads(self, x: Tensor) -> Sequence[Tensor]:
         """Return queries, keys and values, each (B, H, T, W)."""
         batch, tokens, width = x.shape
-        qkv = self.c_attn(x).view(batch, tokens, 3, self.heads, width // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # of (B, T, 3, H, W)
-        q = q if self.query_factor == 1.0 else q * self.query_factor
+        head_width = width // self.heads
+        qkv = self.c_attn(x).view(batch, tokens, 3, self.heads, head_width)  # (B, T, 3, H, W)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        if self.query_factor != 1.0:
+            q = q * self.query_factor
         return q, k, v
 
 
 def _causal_weights(q: Tensor, k: Tensor) -> Tensor:
     """Return the softmax of query-key products over a token and those before it, (B, H, T, T) of (B, H, T, W)."""
-    scores = (q @ k.mT) / math.sqrt(q.shape[-1])  # (B, H, T, T)
-    return scores.masked_fill(_future(scores), -torch.inf).softmax(-1)
+    scale = math.sqrt(q.shape[-1])
+    scores = (q @ k.mT) / scale  # (B, H, T, T)
+    seen = scores.masked_fill(_future(scores), -torch.inf)
+    return seen.softmax(-1)
 
 
 class _Feedforward(nn.Module):
@@ -202,7 +237,8 @@ class _Feedforward(nn.Module):
         self.c_proj = Conv1D(4 * size.width, size.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))  # (B, T, 4 D) inside
+        inner = self.c_fc(x)  # (B, T, 4 D)
+        return self.c_proj(F.gelu(inner, approximate="tanh"))
 
 
 class Block(nn.Module):
@@ -217,10 +253,15 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, dropout: Dropout | None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
-        attended = self.attn(self.ln_1(x), dropout)
-        x = x + (dropout(attended) if dropout else attended)  # (B, T, D)
-        fed = self.mlp(self.ln_2(x))
-        return x + (dropout(fed) if dropout else fed)  # (B, T, D)
+        attended = self.attn(self.ln_1(x), dropout)  # (B, T, D)
+        if dropout:
+            attended = dropout(attended)
+        x = x + attended
+
+        fed = self.mlp(self.ln_2(x))  # (B, T, D)
+        if dropout:
+            fed = dropout(fed)
+        return x + fed
 
 
 class GPT2(Body):
@@ -231,7 +272,8 @@ class GPT2(Body):
     def __init__(self, size: ModelSize, num_tokens: int = 0) -> None:
         super().__init__()
         self.size = size
-        table = torch.empty(max(size.positions, num_tokens), size.width)
+        num_positions = max(size.positions, num_tokens)
+        table = torch.empty(num_positions, size.width)
         self.wpe = nn.Embedding.from_pretrained(table, freeze=False)
         self.h = nn.ModuleList(Block(size, layer) for layer in range(size.layers))
         self.ln_f = nn.LayerNorm(size.width)
@@ -239,13 +281,15 @@ class GPT2(Body):
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
         x = self._at_positions(embeddings)
-        x = dropout(x) if dropout else x
+        if dropout:
+            x = dropout(x)
         for block in self.h:
             x = block(x, dropout)
         return self.ln_f(x)  # (B, T, D)
 
     def _at_positions(self, embeddings: Tensor) -> Tensor:
-        return embeddings + self.wpe.weight[: embeddings.shape[1]]  # (B, T, D)
+        num_tokens = embeddings.shape[1]
+        return embeddings + self.wpe.weight[:num_tokens]  # (B, T, D)
 
     def multiply_queries(self, factor: float) -> None:
         """Have every block's attention multiply its queries (`parametrization.query_factor`)."""
@@ -255,26 +299,30 @@ class GPT2(Body):
     def parts(self) -> Parts:
         """Return the modules of each part."""
         blocks: list[Any] = list(self.h)
+        attentions = [block.attn for block in blocks]
+        layer_norms = [norm for block in blocks for norm in (block.ln_1, block.ln_2)]
         return {
             "positions": [self.wpe],
-            "layer_norms": [m for b in blocks for m in (b.ln_1, b.ln_2)] + [self.ln_f],
-            "attention": [b.attn for b in blocks],
-            "feedforward": [b.mlp for b in blocks],
-            "last_attention": [blocks[-1].attn],
+            "layer_norms": [*layer_norms, self.ln_f],
+            "attention": attentions,
+            "feedforward": [block.mlp for block in blocks],
+            "last_attention": attentions[-1:],
         }
 
     def draw(self, protocol: Protocol, generator: torch.Generator) -> None:
         """Draw every parameter by `Protocol.random_init`; biases are 0 and layer norms (1, 0) as built."""
         for name, module in self.named_modules():
             if isinstance(module, Conv1D):
-                scaled = protocol.random_init == "library" and name.endswith("c_proj")
-                std = WEIGHT_STD / math.sqrt(2 * self.size.layers) if scaled else WEIGHT_STD
+                std = WEIGHT_STD
+                if protocol.random_init == "library" and name.endswith("c_proj"):
+                    std /= math.sqrt(2 * self.size.layers)
                 std /= math.sqrt(width_ratio(protocol, self.size.width))
                 module.weight.normal_(0.0, std, generator=generator)
             elif isinstance(module, nn.Embedding):
-                own = self.size.positions
-                module.weight[:own].normal_(0.0, WEIGHT_STD, generator=generator)
-                module.weight[own:].normal_(0.0, protocol.position_std, generator=generator)
+                own_rows = module.weight[: self.size.positions]
+                further_rows = module.weight[self.size.positions :]
+                own_rows.normal_(0.0, WEIGHT_STD, generator=generator)
+                further_rows.normal_(0.0, protocol.position_std, generator=generator)
 
 
 build = GPT2
@@ -284,6 +332,5 @@ config_mistakes = CONFIG.mistakes
 def body_tensors(tensors: Mapping[str, Tensor]) -> Tensors:
     """Return the body's tensors; files of a language model have a prefix and a token table."""
     named = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
-    return {
-        name: tensor for name, tensor in named.items() if name.split(".")[0] in ("wpe", "h", "ln_f")
-    }
+    modules = ("wpe", "h", "ln_f")
+    return {name: tensor for name, tensor in named.items() if name.partition(".")[0] in modules}

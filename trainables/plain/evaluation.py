@@ -35,7 +35,8 @@ def evaluated_splits(data: TaskData, protocol: Protocol) -> dict[str, Split]:
 
 def in_batches(split: Split, num_tokens: int, tokens_a_batch: int) -> Iterator[Split]:
     """Yield a split in batches of about so many tokens, where an example has `num_tokens`."""
-    size = max(1, tokens_a_batch // num_tokens)
+    examples_a_batch = tokens_a_batch // num_tokens
+    size = max(1, examples_a_batch)
     for start in range(0, len(split), size):
         yield split[start : start + size]
 
@@ -44,37 +45,49 @@ def wants_test(
     protocol: Protocol, progress: Progress, scores: Mapping[str, tuple[float, float]]
 ) -> bool:
     """Return whether the test split is evaluated, too, where the others have these losses and accuracies."""
-    return protocol.test_evaluated == "always" or progress.improves(scores["validation"][1])
+    if protocol.test_evaluated == "always":
+        return True
+    _, accuracy = scores["validation"]
+    return progress.improves(accuracy)
 
 
 def named_scores(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Return loss and accuracy of each split by name; the curve's train loss is the one trained on, so without it."""
-    named = {f"{split}_loss": loss for split, (loss, _) in scores.items() if split != "train"}
-    return named | {split: accuracy for split, (_, accuracy) in scores.items()}
+    named: dict[str, float] = {}
+    for split, (loss, accuracy) in scores.items():
+        named[split] = accuracy
+        if split != "train":
+            named[f"{split}_loss"] = loss
+    return named
 
 
 def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy in nats over all answers, a scalar."""
-    return F.cross_entropy(widened(logits).flatten(0, -2), labels.flatten())
+    answers = widened(logits).flatten(0, -2)  # (B, C) or (B Q, C)
+    return F.cross_entropy(answers, labels.flatten())
 
 
 def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """Return each example's mean cross-entropy in nats, (R, B); of labels (R, B) or (R, B, Q)."""
     answers = widened(logits).flatten(0, -2)  # (R B, C) or (R B Q, C)
-    losses = F.cross_entropy(answers, labels.flatten(), reduction="none").view(labels.shape)
+    flat = F.cross_entropy(answers, labels.flatten(), reduction="none")
+    losses = flat.view(labels.shape)
     return losses if labels.dim() == 2 else losses.mean(-1)
 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, data: TaskData, split: Split) -> tuple[float, float]:
     """Return mean cross-entropy in nats and accuracy as a fraction over all answers, in evaluation mode."""
-    device, num_answers = split.labels.device, split.labels.numel()
+    device = split.labels.device
+    num_answers = split.labels.numel()
     loss_sum = torch.zeros((), dtype=torch.float64, device=device)
     num_correct = torch.zeros((), dtype=torch.int64, device=device)
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        logits = widened(model(data.tokens(batch.inputs)))
-        answers, labels = logits.flatten(0, -2), batch.labels.flatten()
-        loss_sum += F.cross_entropy(answers, labels, reduction="sum").double()
+        logits = model(data.tokens(batch.inputs))
+        answers = widened(logits).flatten(0, -2)
+        labels = batch.labels.flatten()
+        batch_loss = F.cross_entropy(answers, labels, reduction="sum")
+        loss_sum += batch_loss.double()
         num_correct += (answers.argmax(-1) == labels).sum()
     return loss_sum.item() / num_answers, num_correct.item() / num_answers
 
@@ -87,10 +100,11 @@ def can_cache(run: Run, data: TaskData) -> bool:
     """Return whether a run's features are computed once."""
     if not reads_features(run.trained, vars(run.protocol)):
         return False
-    num_examples = sum(map(len, (data.train, data.validation, data.test)))
-    num_bytes = 4 * num_examples * data.shape.num_read * run.model.width
-    is_fixed = data.augment is None and data.draw is None
-    return is_fixed and num_bytes <= MAX_FEATURE_BYTES
+    if data.augment is not None or data.draw is not None:
+        return False
+    num_examples = len(data.train) + len(data.validation) + len(data.test)
+    bytes_an_example = 4 * data.shape.num_read * run.model.width
+    return num_examples * bytes_an_example <= MAX_FEATURE_BYTES
 
 
 _kept: list[tuple[str, torch.device, TaskData, TaskData]] = []
@@ -99,12 +113,15 @@ _kept: list[tuple[str, torch.device, TaskData, TaskData]] = []
 
 def to_features(run: Run, model: Classifier, data: TaskData) -> TaskData:
     """Return the task with features (N, M, D) as its tokens, and have the model read them; its body is let go."""
-    content, device = replace(run, learning_rate=0.0).canonical_json(), data.train.labels.device
-    if not any(kept[:2] == (content, device) and kept[2] is data for kept in _kept):
+    content = replace(run, learning_rate=0.0).canonical_json()
+    key = content, data.train.labels.device
+    if not any(kept[:2] == key and kept[2] is data for kept in _kept):
         _kept.clear()  # before memory is taken for others
-        _kept.append((content, device, data, _computed(model, data)))
-    model.input_layer, model.body = nn.Identity(), _NoBody()
-    return _kept[0][3]
+        _kept.append((*key, data, _computed(model, data)))
+    model.input_layer = nn.Identity()
+    model.body = _NoBody()
+    *_, features = _kept[0]
+    return features
 
 
 class _NoBody(Body):
@@ -135,6 +152,7 @@ def _computed(model: Classifier, data: TaskData) -> TaskData:
 def _features(model: Classifier, data: TaskData, split: Split) -> Split:
     features = []
     for batch in in_batches(split, data.shape.num_tokens, TOKENS_A_BATCH):
-        states = widened(model.features(data.tokens(batch.inputs)))  # (B M, D)
-        features.append(states.view(len(batch), data.shape.num_read, -1))
+        states = model.features(data.tokens(batch.inputs))  # (B M, D)
+        rows = widened(states).view(len(batch), data.shape.num_read, -1)
+        features.append(rows)
     return Split(inputs=torch.cat(features), labels=split.labels)

@@ -27,7 +27,9 @@ JOINED_TOKENS = 16
 
 def num_joined(batch: int, tokens: int, device: torch.device) -> int:
     """Return J, which divides `batch`: a sequence is of one run."""
-    most = max(1, JOINED_TOKENS // tokens) if device.type == "cpu" else 1
+    if device.type != "cpu":
+        return 1
+    most = max(1, JOINED_TOKENS // tokens)
     return max(number for number in range(1, most + 1) if batch % number == 0)
 
 
@@ -36,10 +38,12 @@ def joined_masks(keep: Tensor, joined: int) -> Tensor:
     if joined == 1:
         return keep
     distinct, batch, heads, attending, tokens = keep.shape
-    masks = keep.new_zeros(distinct, batch // joined, heads, joined, attending, joined, tokens)
-    apart = keep.view(distinct, -1, joined, heads, attending, tokens).permute(0, 1, 3, 4, 5, 2)
-    masks.diagonal(0, 3, 5).copy_(apart)  # (K, B / J, H, M, T, J)
-    return masks.view(distinct, -1, heads, joined * attending, joined * tokens)
+    sequences = batch // joined
+    masks = keep.new_zeros(distinct, sequences, heads, joined, attending, joined, tokens)
+    examples = keep.view(distinct, sequences, joined, heads, attending, tokens)
+    own_masks = masks.diagonal(0, 3, 5)  # (K, B / J, H, M, T, J)
+    own_masks.copy_(examples.permute(0, 1, 3, 4, 5, 2))
+    return masks.view(distinct, sequences, heads, joined * attending, joined * tokens)
 
 
 class _Product(Function):
@@ -51,10 +55,13 @@ class _Product(Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, num_runs: int) -> Tensor:
         dtype = product_dtype(a)
-        a, b, ctx.num_runs = a.to(dtype).contiguous(), b.to(dtype).contiguous(), num_runs
+        a = a.to(dtype).contiguous()
+        b = b.to(dtype).contiguous()
+        ctx.num_runs = num_runs
         ctx.save_for_backward(a, b)
         flat = _flat_product(a, b, num_runs)
-        return torch.ops.aten._unsafe_view(flat, (*a.shape[:3], b.shape[3]))
+        shape = (*a.shape[:3], b.shape[3])
+        return torch.ops.aten._unsafe_view(flat, shape)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -70,7 +77,9 @@ def _flat_product(a: Tensor, b: Tensor, num_runs: int) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor, num_runs: int) -> Tensor:
-    if a.device.type != "cpu" or (len(a) > 1 and aligned(a, b, num_runs)):
+    if a.device.type != "cpu":
+        return a @ b
+    if len(a) > 1 and aligned(a, b, num_runs):
         return a @ b  # which does the same here, in less time
     return _Product.apply(a, b, num_runs)
 
@@ -83,23 +92,26 @@ def attend(
     `hidden`: bool, what positions do not see, in a shape that spreads to (S, H, J M, J T); None: they see all. `keep`
     (S, H, J M, J T): dropout's masks; None: evaluation mode.
     """
-    scores = _product(q / math.sqrt(q.shape[-1]), k.mT, num_runs)  # (S, H, J M, J T)
+    scaled = q / math.sqrt(q.shape[-1])
+    scores = _product(scaled, k.mT, num_runs)  # (S, H, J M, J T)
     if hidden is not None:
         scores.masked_fill_(hidden, -torch.inf)
     weights = scores.softmax(-1)
-    return _product(weights if keep is None else weights * keep, v, num_runs)
+    if keep is not None:
+        weights = weights * keep
+    return _product(weights, v, num_runs)
 
 
 def attend_causally(
     q: Tensor, k: Tensor, v: Tensor, joined: int, keep: Tensor | None, *, num_runs: int
 ) -> Tensor:
     """Do `attend` of all positions (M = T), each to those of its example so far."""
-    fused = keep is None and q.shape[3] % ALIGNED == 0
-    if fused and joined == 1:
+    is_fused = keep is None and q.shape[3] % ALIGNED == 0
+    if is_fused and joined == 1:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     tokens = q.shape[2] // joined
     seen = same_example(joined, tokens, tokens, q.device).tril()  # (J T, J T)
-    if fused:
+    if is_fused:
         return F.scaled_dot_product_attention(q, k, v, seen)
     return attend(q, k, v, ~seen, keep, num_runs=num_runs)
 
