@@ -10,6 +10,8 @@ from typing import TypeVar
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+import psutil
+
 PATIENCE_S = float(os.environ.get("CLUSTER_TEST_PATIENCE_S", "600"))
 """Long enough for a busy machine: a deadline ends a test that hangs, and says nothing about speed."""
 T = TypeVar("T")
@@ -22,6 +24,14 @@ def wait_until(happened: Callable[[], T], what: str, patience_s: float = PATIENC
         assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for {what}"
         time.sleep(0.1)
     return found
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process is there, and not only its entry in a list that nothing reads."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def free_ports(number: int) -> list[int]:

@@ -15,13 +15,12 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from lr_sweep.common.files import Fields, ReadFields, make_folder
 from lr_sweep.common.text import counted, without_escapes
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?(\s?%)?|[-+]?(nan|inf)", re.IGNORECASE)
 NOT_FINITE = re.compile(r"[-+]?\b(nan|inf(inity)?)\b", re.IGNORECASE)
+NOT_KEPT = ".command"
+"""Folder in that of a run whose command takes no checkpoint, in place of one that outlives the process."""
 LAST_LINES = 8
 """Lines of output in the reason of a failure."""
 UNKNOWN = dict.fromkeys(("train", "train_loss", "validation_loss", "test_loss"), math.nan)
@@ -55,28 +56,29 @@ class Command:
     """The command of one run, used as a `Function` is. It starts with the first step."""
 
     def __init__(
-        self, run: OwnRun, num_steps: int, folder: Path, kept: Path | None, output: Output
+        self, run: OwnRun, num_steps: int, folder: Path, kept: Path, output: Output
     ) -> None:
         """Take what is fixed; the command runs in `folder`, and has `kept` for its checkpoints if it resumes."""
         assert run.files.command
         self._run, self._num_steps, self._folder, self._output = run, num_steps, folder, output
         self._line, self._step = run.files.command, 0
-        self._kept = kept if self._line.resumes else None
+        self._kept = kept if self._line.resumes else folder / NOT_KEPT
+        make_folder(self._kept / "checkpoint")
+        self._log = self._kept / "output.log"
+        self._log.touch()
         names = ("learning_rate", "seed", "task", "model", "variant")
         self._values = {**run.options, **{name: getattr(run, name) for name in names}}
         self._values |= {"num_steps": num_steps, "folder": str(folder)}
-        if self._kept:
-            make_folder(self._kept / "checkpoint")
-            self._values["checkpoint"] = str(self._kept / "checkpoint")
+        self._values["checkpoint"] = str(self._kept / "checkpoint")
         self._metrics = dict(self._line.metrics)
-        named = [self._metrics.pop("file")] if "file" in self._metrics else []
-        self._file = next(iter(filled(named, self._values)), None)
+        (self._file,) = filled([self._metrics.pop("file", "")], self._values)
         self._rows: list[dict[str, str]] = []
         self._partial: dict[str, str] = {}
-        self._printed, self._began, self._tail, self._stamp = 0, 0, list[str](), (0, 0)
-        self._open: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+        self._printed, self._tail, self._stamp = 0, list[str](), (0, 0)
+        self._began = self._log.stat().st_size
+        self._processes: list[subprocess.Popen[bytes]] = []
         # Python itself would keep the pipe of a process that runs.
-        weakref.finalize(self, _end, self._open, supervisor.ENDING_S)
+        weakref.finalize(self, _end, self._processes, supervisor.ENDING_S)
 
     def advance(self, *, for_s: float = math.inf) -> Advance:
         """Let it run to its next evaluation, or for `for_s` seconds; it logs nothing.
@@ -84,16 +86,16 @@ class Command:
         The last evaluation counts once the command has ended. Raises TrainingFunctionError if it failed, and
         MisusedSessionError if its evaluations are not those that the study wants.
         """
-        process, log = self._started()
+        process = self._started()
         until = time.monotonic() + for_s
         while True:
             ended = process.poll() is not None  # then all that it printed is there
-            self._read(log, at_end=ended)
+            self._read(at_end=ended)
             evaluations = list(self._evaluations(at_end=ended))  # raises for one after the last
             for step, scores in evaluations:
                 if self._step < step and (step < self._num_steps or process.returncode == 0):
                     self._step = step
-                    return Advance(step, scores)
+                    return Advance(step, scores, last_printed=self._last_printed())
             if ended and process.returncode:
                 last = f": {self._tail[-1].strip()[:200]}" if self._tail else ""
                 # A retry would fail like it.
@@ -105,22 +107,20 @@ class Command:
                 return Advance(self._step)
             time.sleep(TICK_S)
 
-    def _started(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-        if not self._open:
-            file = self._kept / "output.log" if self._kept else None
-            log = file.open("a+b") if file else tempfile.TemporaryFile()  # noqa: SIM115
-            self._began = log.seek(0, os.SEEK_END)
+    def _started(self) -> subprocess.Popen[bytes]:
+        if not self._processes:
             words = filled(self._line.words, self._values)
             self._output.show(self._run.run_id, f"$ {shlex.join(words)}\n")
-            lock = self._kept / "lock" if self._kept else None
-            options: Any = {"cwd": self._folder, "env": environment(), "stdout": log, "stderr": log}
-            process = supervisor.start(words, lock, **options)
-            self._open.append((process, log))
-        return self._open[0]
+            with self._log.open("ab") as log:
+                options: Any = {"cwd": self._folder, "env": environment()}
+                options |= {"stdout": log, "stderr": log}
+                process = supervisor.start(words, self._kept / "lock", **options)
+            self._processes.append(process)
+        return self._processes[0]
 
-    def _read(self, log: IO[bytes], *, at_end: bool) -> None:
+    def _read(self, *, at_end: bool) -> None:
         """Take in whole lines of the output, at the end all of it, or the file with evaluations."""
-        while data := os.pread(log.fileno(), MAX_READ, self._printed):
+        while data := self._newest_output():
             end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
             end = end or (len(data) if at_end or len(data) == MAX_READ else 0)
             if not end:
@@ -131,14 +131,19 @@ class Command:
             self._printed += end
             lines = [line for line in re.split("[\r\n]", text) if line.strip()]
             self._tail = [*self._tail, *lines][-LAST_LINES:]
-            if self._file is None:
+            if not self._file:
                 self._rows += self._complete(values_in(line, self._metrics) for line in lines)
-        if self._file is not None and (stamp := _stamp(self._folder / self._file)) != self._stamp:
+        if self._file and (stamp := _stamp(self._folder / self._file)) != self._stamp:
             self._stamp, self._partial = stamp, {}
             metrics = self._metrics.items()
             rows = rows_of(self._folder / self._file)
             named = [{name: str(row[key]) for name, key in metrics if key in row} for row in rows]
             self._rows = list(self._complete(named))
+
+    def _newest_output(self) -> bytes:
+        with self._log.open("rb") as log:
+            log.seek(self._printed)
+            return log.read(MAX_READ)
 
     def _complete(self, rows: Iterable[Mapping[str, str]]) -> Iterator[dict[str, str]]:
         """Yield an evaluation each time that every metric has a new value."""
@@ -162,8 +167,7 @@ class Command:
                 scores = {name: self._number(name, row) for name in ("validation", "test")}
                 yield step, UNKNOWN | scores
 
-    @property
-    def last_printed(self) -> int | None:
+    def _last_printed(self) -> int | None:
         """Number, or step, of the last evaluation, of a run of one; None: others count too, or some came twice."""
         if self._run.evaluate_every < self._num_steps:
             return None
@@ -215,18 +219,16 @@ class Command:
 
     def leave(self) -> None:
         """End the command, if it runs, and what it has started: it gets SIGTERM, and `SAVING_S` to save."""
-        _end(self._open, supervisor.SAVING_S)
+        _end(self._processes, supervisor.SAVING_S)
 
     def close(self, *, at_end: bool) -> None:
         """End it as `leave` does, but within `ENDING_S`: its run has ended."""
-        _end(self._open, supervisor.ENDING_S)
+        _end(self._processes, supervisor.ENDING_S)
 
 
-def _end(opened: list[tuple[subprocess.Popen[bytes], IO[bytes]]], saving_s: float) -> None:
-    while opened:
-        process, log = opened.pop()
-        with log:
-            supervisor.end(process, saving_s)
+def _end(processes: list[subprocess.Popen[bytes]], saving_s: float) -> None:
+    while processes:
+        supervisor.end(processes.pop(), saving_s)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -60,18 +60,19 @@ class OwnTraining:
     def advance(self, *, for_s: float = math.inf) -> Evaluation | None:
         """Train to the next evaluation, to divergence, or for `for_s` seconds; return the evaluation, if reached."""
         first, started = self.progress.step, time.monotonic()
-        self.progress.step, scores, logged, not_saved = self._function.advance(for_s=for_s)
-        self.progress.logged += logged
-        if not_saved:
-            self._lose(not_saved)
-        if scores is not None and isinstance(self._function, Command):
-            self.progress.last_printed = self._function.last_printed
+        advance, progress = self._function.advance(for_s=for_s), self.progress
+        progress.step = advance.step
+        progress.logged += advance.logged
+        if advance.not_saved:
+            self._lose(advance.not_saved)
         elapsed_s = time.monotonic() - started
-        self.progress.elapsed_s += elapsed_s
-        self.pace.steps.add(
-            elapsed_s, self.progress.step - first
-        )  # evaluations are a part of their steps
-        return self._record(scores) if scores is not None else None
+        progress.elapsed_s += elapsed_s
+        # Evaluations are a part of their steps.
+        self.pace.steps.add(elapsed_s, progress.step - first)
+        if advance.scores is None:
+            return None
+        progress.last_printed = advance.last_printed
+        return self._record(advance.scores)
 
     def _record(self, scores: dict[str, float]) -> Evaluation | None:
         progress = self.progress

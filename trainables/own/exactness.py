@@ -38,6 +38,9 @@ class Probe:
     unchecked: str = ""
     """Why nothing was compared, as a sentence without its subject; empty: results were compared."""
 
+    failure: str = ""
+    """Why the function failed in the trial; empty: it did not."""
+
     @property
     def lost(self) -> Sequence[str]:
         """Names of what a resume loses: the variables, or without any the results that differ."""

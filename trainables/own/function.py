@@ -137,16 +137,14 @@ class Function:
 
     def _call(self) -> None:
         device = self._session.device
+        # Settings of this thread; the order of a sum follows the number of threads.
         if device == "cpu":
-            torch.set_num_threads(
-                CPU_THREADS
-            )  # of this thread: the order of a sum follows their number
+            torch.set_num_threads(CPU_THREADS)
         elif ":" in device:
-            torch.cuda.set_device(device)  # of this thread, too
+            torch.cuda.set_device(device)
         function = import_function(self._run.files.trainable, self._folder, self._run.files.code)
-        seed_generators(
-            self._run.seed
-        )  # again: some libraries draw when a process imports them for the first time
+        # Again: some libraries draw when a process imports them for the first time.
+        seed_generators(self._run.seed)
         function(self._session.run, self._session)
         if self._session.step < self._session.run.num_steps:
             raise MisuseError(

@@ -131,8 +131,6 @@ def _prints(state: State) -> dict[str, str]:
 TRIED_S = 20.0
 """Seconds that all trials of a study may take after their imports."""
 SLOW = f"takes more than {TRIED_S:.0f} s for a trial of a few steps; `verify` waits for it"
-FAILED = "failed in a trial"
-"""Begins what a trial found of a function that failed."""
 
 
 class TrialError(TrainingFunctionError):
@@ -159,14 +157,11 @@ def tried(trials: Sequence[Trial], device: str | None) -> list[Probe]:
     with unpacked(trials[0][0]) as folder:
         probes = _tried_in_process(trials, folder, device, own_budget=False)
         for trial, probe in zip(trials, probes, strict=False):
-            if not probe.unchecked.startswith(FAILED):
+            if not probe.failure:
                 continue
             (again,) = _tried_in_process([trial], folder, device, own_budget=True)
-            first_why, why = (
-                text.partition("\n")[2] for text in (probe.unchecked, again.unchecked)
-            )
-            if again.unchecked and failure_kind(first_why) == failure_kind(why):
-                raise TrialError(f"failed twice alike in a trial:\n{why}", trial[0])
+            if again.failure and failure_kind(probe.failure) == failure_kind(again.failure):
+                raise TrialError(f"failed twice alike in a trial:\n{again.failure}", trial[0])
     return probes
 
 
@@ -195,8 +190,10 @@ def _tried_in_process(
             why = f"its process {why}\n{printed.read().decode(errors='replace')}"
         if why:
             raise TrialError(f"cannot be imported: {why.strip()}", trials[0][0])
+        if device is None:
+            return []
         until = time.monotonic() + TRIED_S
-        for run, num_steps in trials if device else ():
+        for run, num_steps in trials:
             process.send(partial(_try, run, device, num_steps if own_budget else None))
             if not process.connection.poll(max(0.0, until - time.monotonic())):
                 return [*probes, Probe(unchecked=SLOW)]
@@ -228,4 +225,4 @@ def _try(run: OwnRun, device: str, num_steps: int | None) -> Probe:
 
 
 def _failed(why: str) -> Probe:
-    return Probe(unchecked=f"{FAILED} of {STEPS} steps:\n{why}")
+    return Probe(unchecked=f"failed in a trial of {STEPS} steps:\n{why}", failure=why)

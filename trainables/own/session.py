@@ -46,6 +46,8 @@ class Advance(NamedTuple):
     logged: Sequence[Fields] = ()
     not_saved: Sequence[str] = ()
     """Names of variables that a resume has lost."""
+    last_printed: int | None = None
+    """As of `Progress`."""
 
 
 class MisuseError(Exception):

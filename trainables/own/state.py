@@ -9,7 +9,7 @@ import hashlib
 import json
 import random
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,12 +21,14 @@ from torch import Tensor
 from lr_sweep.common.files import Fields, ReadFields
 from lr_sweep.trainables.numerics import State, Tensors
 
-MAPPINGS: dict[str, Callable[[dict[Any, Any]], dict[Any, Any]]] = {
+TYPES: dict[str, Callable[[Any], Any]] = {
     "dict": dict,
     "ordered": OrderedDict,
     "counter": Counter,
+    "list": list,
+    "tuple": tuple,
 }
-SEQUENCES: dict[str, Callable[[Iterable[Any]], Any]] = {"list": list, "tuple": tuple}
+KINDS = {type_: kind for kind, type_ in TYPES.items()}
 TENSORS: dict[str, Callable[[Tensor], Any]] = {
     "tensor": lambda tensor: tensor,
     "array": lambda tensor: tensor.numpy(),
@@ -135,13 +137,10 @@ class Encoder:
         """Return JSON that stands for a value; raises StateError, which names its `path`, if none can."""
         if type(value) in SCALARS:
             return value
-        for kind, type_ in MAPPINGS.items():
-            if type(value) is type_:
+        if kind := KINDS.get(type(value)):
+            if isinstance(value, dict):
                 return {kind: self._items(value, path)} | self._metadata(value, path)
-        for kind, type_ in SEQUENCES.items():
-            if type(value) is type_:
-                entries = enumerate(value)
-                return {kind: [self.encode(entry, f"{path}[{at}]") for at, entry in entries]}
+            return {kind: [self.encode(entry, f"{path}[{at}]") for at, entry in enumerate(value)]}
         if isinstance(value, Tensor):
             return {"tensor": self._tensor(value.detach(), path)}
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
@@ -199,15 +198,14 @@ def decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     if not isinstance(value, dict):
         return value
     (kind, inner), *more = value.items()
-    if kind in MAPPINGS:
-        entries = {key: decode(entry, tensors) for key, entry in inner}
-        mapping: dict[Any, Any] = MAPPINGS[kind](entries)
-        if more:
-            vars(mapping)["_metadata"] = decode(more[0][1], tensors)
-        return mapping
-    if kind in SEQUENCES:
-        return SEQUENCES[kind](decode(entry, tensors) for entry in inner)
-    return TENSORS[kind](tensors[inner])
+    if kind in TENSORS:
+        return TENSORS[kind](tensors[inner])
+    if kind in ("list", "tuple"):
+        return TYPES[kind](decode(entry, tensors) for entry in inner)
+    mapping = TYPES[kind]({key: decode(entry, tensors) for key, entry in inner})
+    for _, versions in more:
+        vars(mapping)["_metadata"] = decode(versions, tensors)
+    return mapping
 
 
 def fingerprint(value: Any, tensors: Mapping[str, Tensor]) -> str:

@@ -53,10 +53,8 @@ def start(
 
 def end(process: subprocess.Popen[bytes], saving_s: float = 0.0) -> None:
     """End what `start` has started, if it runs: by SIGTERM and after some seconds to save, or at once."""
-    with (
-        process,
-        suppress(ProcessLookupError, subprocess.TimeoutExpired),
-    ):  # closes its input, and waits for its end
+    # Leaving the block closes the input of the process, and waits for its end.
+    with process, suppress(ProcessLookupError, subprocess.TimeoutExpired):
         if saving_s and process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(saving_s)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import re
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from lr_sweep.tests.support.own_study import to_end, write_command
 from lr_sweep.tests.support.tiny_study import ROOT, runs_of
-from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.tests.support.waiting import is_alive, wait_until
 from lr_sweep.trainables.own import supervisor
 from lr_sweep.trainables.own.command import rows_of, values_in
 from lr_sweep.trainables.own.command_line import filled, placeholders
@@ -216,19 +214,12 @@ def started(folder: Path, prints: str = "") -> tuple[OwnTraining, Path]:
     return training(folder, script, num_steps="2", command=f"python train.py {{learning_rate}} {{seed}} {pid}"), pid
 
 
-def test_a_stopped_command_ends_with_its_children(tmp_path: Path) -> None:
-    one, pid = started(tmp_path)
-    wait_until(lambda: one.advance(for_s=0.1) is None and pid.exists() and pid.read_text(), "the child", 60)
-    one.close()
-    wait_until(lambda: not runs(pid), "the child's end", 60)
-
-
 def test_a_command_ends_with_a_run_that_failed(tmp_path: Path) -> None:
     one, pid = started(tmp_path, "print('val=93 test=1', flush=True)")
     with pytest.raises(MisusedSessionError):
         one.advance()
     del one
-    wait_until(lambda: pid.exists() and not runs(pid), "the child's end", 60)
+    wait_until(lambda: pid.exists() and not is_alive(int(pid.read_text())), "the child's end", 60)
 
 
 SAVES = """
@@ -266,24 +257,6 @@ def test_a_command_that_is_left_may_save_for_as_long_as_slurm_s_script_warns_bef
     notice = re.search(r"USR1@(\d+)", (ROOT / "docs" / "cluster" / "sweep.sbatch").read_text())
     assert notice
     assert asked[1] < 30 < int(notice[1]) < asked[0]
-
-
-def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    worker = multiprocessing.get_context("fork").Process(target=lambda: started(tmp_path)[0].advance())
-    worker.start()
-    wait_until(lambda: pid.exists() and pid.read_text(), "the child", 120)
-    worker.kill()
-    worker.join()
-    wait_until(lambda: not runs(pid), "the child's end", 60)
-
-
-def runs(pid: Path) -> bool:
-    """Whether a process is there, and not only its entry in a list that nothing reads."""
-    try:
-        return psutil.Process(int(pid.read_text())).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_file_of_evaluations_may_be_in_the_folder_that_is_kept(tmp_path: Path) -> None:

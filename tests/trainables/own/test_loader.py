@@ -62,6 +62,13 @@ class Masked:
         return torch.tensor(rows) + torch.rand(len(rows), generator=self.generator)
 
 
+def of_torchdata(generator: torch.Generator | None) -> DataLoader[Any]:
+    """An epoch begins with a seed from the process, or from the loader's generator."""
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    loader: DataLoader[Any] = torchdata.StatefulDataLoader(torch.arange(10), 2, shuffle=True, generator=generator)
+    return loader
+
+
 NEW: dict[str, Callable[[], DataLoader[Any]]] = {
     "shuffle": lambda: DataLoader(Noisy(), 2, shuffle=True),  # type: ignore[arg-type]
     "workers": lambda: DataLoader(Noisy(), 2, shuffle=True, num_workers=2, persistent_workers=True),  # type: ignore[arg-type]
@@ -70,6 +77,8 @@ NEW: dict[str, Callable[[], DataLoader[Any]]] = {
     "weights": lambda: DataLoader(range(10), 2, sampler=WeightedRandomSampler([1.0] * 10, 10)),  # type: ignore[arg-type]
     "stream": lambda: DataLoader(Stream(), 2),
     "collator": lambda: DataLoader(range(10), 2, collate_fn=Masked()),  # type: ignore[arg-type]
+    "torchdata": lambda: of_torchdata(None),
+    "torchdata with a generator": lambda: of_torchdata(torch.Generator().manual_seed(5)),
 }
 
 
@@ -91,38 +100,13 @@ def test_it_resumes_with_the_next_batch(kind: str, step: int) -> None:
         next(whole)
         torch.rand(1)
     position, generators = follower.state_dict(), generator_states()
-    wanted = [next(whole) for _ in range(6)]
+    wanted = [(next(whole), torch.rand(1).item()) for _ in range(6)]
     seed_generators(9)
     other = NEW[kind]()
     pending = [generators]
     resumed = follow(other, lambda: restore_generators(pending.pop()) if pending else None)
     resumed.load_state_dict(position)
     assert resumed.state_dict() == position  # a checkpoint before its first batch
-    rest = batches(other)
-    assert [next(rest) for _ in range(6)] == wanted
-
-
-@pytest.mark.parametrize("generator", [None, 5])
-def test_a_loader_of_torchdata_resumes_over_the_end_of_an_epoch(generator: int | None) -> None:
-    """An epoch has five batches; it begins with a seed from the process, or from the loader's generator."""
-    torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
-
-    def new() -> Any:
-        own = None if generator is None else torch.Generator().manual_seed(generator)
-        return torchdata.StatefulDataLoader(torch.arange(10), 2, shuffle=True, generator=own)
-
-    seed_generators(3)
-    loader = new()
-    follower, whole = follow(loader, lambda: None), batches(loader)
-    for _ in range(3):
-        next(whole)
-    position, generators = follower.state_dict(), generator_states()
-    wanted = [(next(whole), torch.rand(1).item()) for _ in range(6)]
-    seed_generators(3)
-    other = new()
-    pending = [generators]
-    resumed = follow(other, lambda: restore_generators(pending.pop()) if pending else None)
-    resumed.load_state_dict(position)
     rest = batches(other)
     assert [(next(rest), torch.rand(1).item()) for _ in range(6)] == wanted
 

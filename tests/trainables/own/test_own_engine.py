@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import sys
@@ -14,7 +13,7 @@ import torch
 
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.own_study import to_end, write_function, write_own_study
+from lr_sweep.tests.support.own_study import resumed, resumes_exactly, to_end, write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import cohort_here, evaluations, runs_of, timeless
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.own.engine import OwnTraining
@@ -51,25 +50,7 @@ def test_what_is_reported_is_the_curve(tmp_path: Path) -> None:
 def test_a_run_that_is_killed_after_every_step_has_the_same_bits(tmp_path: Path, variant: int) -> None:
     """Batches are drawn by numpy, noise by torch, its size by `random`; dropout, batch norm, a schedule."""
     wanted = runs_of(write_own_study(tmp_path / "study"), tmp_path)[variant]
-    whole = to_end(training(wanted), 20)
-    assert len(set(whole)) == 2
-    state: Any = None
-    for step in range(1, 21):
-        one = training(wanted)
-        if state is not None:
-            one.load_state(state[0], json.loads(json.dumps(state[1])))
-        one.advance(for_s=0.0)
-        assert one.progress.step == step
-        tensors, progress = one.state()
-        state = {name: tensor.clone() for name, tensor in tensors.items()}, progress
-        one.close()
-        torch.manual_seed(step)  # of another run in the process
-        random.seed(step)
-    assert [point.validation for point in one.progress.curve] == whole
-
-
-def logged_by(one: OwnTraining) -> list[tuple[Any, ...]]:
-    return [tuple(value.values()) for point in one.progress.curve for value in point.logged or ()]
+    assert resumes_exactly(wanted, *range(1, 20))
 
 
 def test_a_run_that_is_killed_after_every_step_has_logged_the_same(tmp_path: Path) -> None:
@@ -80,20 +61,13 @@ def test_a_run_that_is_killed_after_every_step_has_logged_the_same(tmp_path: Pat
         session.log(odd=torch.tensor(step))
 """
     wanted = only_run(write_function(tmp_path, REPORTING.replace("\n    if", f"{log}\n    if")))
-    whole, state = training(wanted), None
-    to_end(whole, 10)
-    for _ in range(10):
-        one = training(wanted)
-        if state is not None:
-            one.load_state(state[0], json.loads(json.dumps(state[1])))
-        one.advance(for_s=0.0)
-        state = one.state()
-        one.close()
-    assert repr(logged_by(one)) == repr(logged_by(whole))
+    assert resumes_exactly(wanted, *range(1, 10))
+    curve, _ = resumed(wanted)
+    logged = [tuple(value.values()) for point in curve for value in point["logged"]]
     by_hand = [(1, "odd", 1.0), (1, "loss/x", 0.1), (2, "odd", 0.0), (2, "loss/x", 0.2), (3, "odd", 3.0)]
     by_hand += [(3, "loss/x", math.nan), (4, "odd", 0.0), (4, "loss/x", 0.4), (5, "odd", 5.0), (5, "loss/x", 0.5)]
-    assert repr(logged_by(one)[:10]) == repr(by_hand)
-    assert [step for step, *_ in logged_by(one)[10:]] == [6, 6, 7, 7, 8, 8, 9, 9, 10, 10]
+    assert repr(logged[:10]) == repr(by_hand)
+    assert [step for step, *_ in logged[10:]] == [6, 6, 7, 7, 8, 8, 9, 9, 10, 10]
 
 
 def test_other_draws_in_the_process_change_nothing(tmp_path: Path) -> None:

@@ -169,34 +169,33 @@ def test_a_slow_one_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found.unchecked == SLOW
 
 
-def test_run_says_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object) -> None:
-        raise UserError("enough")
+def start(path: Path, lines: list[str]) -> None:
+    """Run a study, whose output goes to `lines`, until Ray would start."""
+    study = load_study(path)
+    placement = Placement(resources=study.resources)
+    options = Options(results=Results(path.parent / "results"), data_dir=path.parent, placement=placement)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(driver, "ray_session", lambda *_: pytest.fail("Ray is started"))
+        run_study(study, options, lines.append)
 
-    monkeypatch.setattr(driver, "ray_session", stop)
-    study, lines = load_study(write_function(tmp_path, UNSAVED)), list[str]()
-    results, placement = Results(tmp_path / "results"), Placement(resources=study.resources)
-    with pytest.raises(UserError, match="enough"):
-        run_study(study, Options(results=results, data_dir=tmp_path, placement=placement), lines.append)
+
+def test_run_says_it_before_ray_starts(tmp_path: Path) -> None:
+    lines = list[str]()
+    with pytest.raises(pytest.fail.Exception, match="Ray is started"):
+        start(write_function(tmp_path, UNSAVED), lines)
     assert [line.split(":")[0] for line in lines if "Not saved" in line] == ["mine"]
 
 
-def test_run_refuses_it_before_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "ray_session", lambda *_: pytest.fail("Ray is started"))
-    study, results = load_study(with_first_line(tmp_path, "import no_such_module")), Results(tmp_path / "results")
-    placement = Placement(resources=study.resources)
+def test_run_refuses_it_before_ray_starts(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
-        run_study(study, Options(results=results, data_dir=tmp_path, placement=placement), lambda line: None)
+        start(with_first_line(tmp_path, "import no_such_module"), [])
     traceback = 'Most recent call last:\n  File "train.py", line 1, in <module>\n    import no_such_module\n'
     reason = f"{traceback}ModuleNotFoundError: No module named 'no_such_module'"
     assert str(raised.value).startswith(f"mine: train.py:train cannot be imported: {reason}")
 
 
-def test_run_refuses_a_study_in_which_one_variant_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "ray_session", lambda *_: pytest.fail("Ray is started"))
+def test_run_refuses_a_study_in_which_one_variant_fails(tmp_path: Path) -> None:
     body = UNSAVED.replace("unsaved = ", "unsaved = run.options['drift'] * ")
-    study = load_study(write_function(tmp_path, body, variants="{sound: {drift: 1}, broken: {}}"))
-    placement = Placement(resources=study.resources)
-    options = Options(results=Results(tmp_path / "results"), data_dir=tmp_path, placement=placement)
+    study = write_function(tmp_path, body, variants="{sound: {drift: 1}, broken: {}}")
     with pytest.raises(UserError, match="KeyError: 'drift'\nNo run was started; the trial was of mine train broken"):
-        run_study(study, options, lambda line: None)
+        start(study, [])

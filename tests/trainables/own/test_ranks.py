@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -23,7 +19,7 @@ import pytest
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.tests.support.own_study import DDP, NOISY, to_end, write_function
 from lr_sweep.tests.support.tiny_study import ROOT, cohort_here, environment, evaluations, events_of, runs_of
-from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.tests.support.waiting import is_alive, wait_until
 from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.own import ranks
 from lr_sweep.trainables.own.engine import OwnTraining
@@ -82,46 +78,21 @@ def test_probe_finds_that_it_repeats_and_resumes(tmp_path: Path, processes: int)
     assert found.resumed == "exactly"
 
 
-def life(run: OwnRun, num_steps: int, state: Any, moments: random.Random | None) -> list[float]:
-    """Train a run from a state, until a rank is killed at a random moment, or to its end; return its curve."""
-    one, timer = started(run, num_steps), threading.Timer(0, lambda: None)
-    if state is not None:
-        one.load_state(state[0], json.loads(json.dumps(state[1])))
-    if moments is not None:
-        at, victim = one.progress.step + moments.randrange(1, 8), moments.choice(pids(one))
-        timer = threading.Timer(moments.uniform(0, 0.02), os.kill, (victim, signal.SIGKILL))
-    while one.progress.step < num_steps:
-        if moments is not None and one.progress.step == at:
-            timer.start()
-        try:
-            one.advance(for_s=0.0)
-            state = one.state()
-        except TrainingFunctionError as error:
-            timer.join()
-            raise KilledError(state) from error
-    return to_end(one, num_steps)
-
-
-class KilledError(Exception):
-    """Has the last state as its argument."""
-
-
 def are_gone(processes: list[int]) -> bool:
     return not any(map(psutil.pid_exists, processes))
 
 
-@pytest.mark.slow
-def test_ranks_that_are_killed_resume_with_the_same_bits(tmp_path: Path) -> None:
-    run = run_of(tmp_path, NOISY, 2, num_steps="60")
-    state, moments = None, random.Random(36)
-    for _ in range(5):
-        with pytest.raises(KilledError) as killed:
-            life(run, 60, state, moments)
-        assert re.search(r"rank [01] of 2 was killed by SIGKILL$", str(killed.value.__cause__))
-        (state,) = killed.value.args
-    resumed = life(run, 60, state, None)
-    assert resumed == to_end(started(run, 60), 60)
-    assert len(set(resumed)) == 12
+def test_a_rank_that_is_killed_is_named_and_ends_the_others(tmp_path: Path) -> None:
+    """That the run resumes with the same bits: below."""
+    with closing(started(run_of(tmp_path, NOISY, 2))) as one:
+        one.advance(for_s=0.0)
+        first, second = map(psutil.Process, pids(one))
+        (rank,) = second.children(recursive=True)[1:]  # below the two supervisors
+        second.kill()
+        wait_until(lambda: not is_alive(rank.pid), "the end of the rank")
+        with pytest.raises(TrainingFunctionError, match="rank 1 of 2 was killed by SIGKILL$"):
+            one.advance()
+    assert are_gone([first.pid, second.pid])
 
 
 TRAIN = """

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lr_sweep.tests.support.waiting import wait_until
+from lr_sweep.tests.support.waiting import is_alive, wait_until
 from lr_sweep.trainables.own import supervisor
 
 HIDES = """
@@ -69,14 +69,7 @@ def test_all_that_a_command_started_ends(ending: str, tmp_path: Path) -> None:
     with python(HIDES, file, *(["hangs"] if ending != "ends by itself" else [])) as process:
         wait_until(lambda: file.exists() and len(file.read_text().split()) == 3, "three processes", 60)
         ENDINGS[ending](process)
-        wait_until(lambda: not any(map(runs, file.read_text().split())), "their end", 60)
-
-
-def runs(pid: str) -> bool:
-    try:
-        return psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+        wait_until(lambda: not any(map(is_alive, map(int, file.read_text().split()))), "their end", 60)
 
 
 SHOWS = """
