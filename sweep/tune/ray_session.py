@@ -10,6 +10,7 @@ import logging
 import os
 import secrets
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -31,7 +32,6 @@ from lr_sweep.trainables.worker.ray_internals import (
     job_without_paths,
     loopback_alone,
     read_token_settings_again,
-    temp_dir,
     without_dashboard,
     without_sigterm_handler,
 )
@@ -229,7 +229,8 @@ def _ours() -> Path:
     Ray makes folders that all users can enter; inside this one they cannot.
     """
     try:
-        folder = own_folder(temp_dir(), _MAX_FOLDER_BYTES)
+        parent = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
+        folder = own_folder(parent, _MAX_FOLDER_BYTES)
         remove_dead(folder)
     except OSError as error:
         raise UserError(

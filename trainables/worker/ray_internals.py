@@ -185,16 +185,6 @@ def read_token_settings_again() -> None:
     token.AuthenticationTokenLoader.instance().reset_cache()
 
 
-def temp_dir() -> Path:
-    """Return the folder in which Ray makes its own.
-
-    Test: `test_ray_session.py`, `test_the_folder_is_closed_to_others_and_used_again`.
-    """
-    from ray._common.utils import get_default_system_temp_dir
-
-    return Path(get_default_system_temp_dir())
-
-
 @contextmanager
 def loopback_alone() -> Iterator[str]:
     """Let a Ray that this process starts listen on the loopback address alone; yield the variable for its processes.
