@@ -97,9 +97,8 @@ def load_newest_checkpoint(folder: Path, on_damaged: Callable[[Path], None]) -> 
             if (saved := read_checkpoint(path)) is not None:
                 return saved
             on_damaged(path.replace(path.with_name(f"damaged-{path.name}")))
-        except (
-            FileNotFoundError
-        ):  # a worker whose driver was killed lives on for a moment, and has saved a newer one
+        # A worker whose driver was killed lives on for a moment, and has saved a newer one.
+        except FileNotFoundError:
             return load_newest_checkpoint(folder, on_damaged)
     return None
 
@@ -166,10 +165,8 @@ class CheckpointStore:
         for name in names:
             if int(name.split("-")[1]) <= step:
                 return
-            with (
-                suppress(FileNotFoundError),
-                self._waited_for(),
-            ):  # removed since, because there is a newer one
+            # It may have been removed since, because there is a newer one.
+            with suppress(FileNotFoundError), self._waited_for():
                 self._patient.download(_object(folder, name), folder / name)
                 yield folder / name
 
@@ -195,9 +192,8 @@ class CheckpointStore:
             return
         with self._waited_for():
             names = self._patient.names(f"pretrained/{folder.name}")
-            for name in sorted(
-                names, key=lambda name: name.endswith(".safetensors")
-            ):  # the others count once it is
+            # The others count once the weights are here.
+            for name in sorted(names, key=lambda name: name.endswith(".safetensors")):
                 self._patient.download(name, folder / Path(name).name)
 
     def _upload_newest(self, folder: Path) -> None:

@@ -118,9 +118,8 @@ class Progress:
     ) -> Evaluation | None:
         """Append the evaluation of this step to the curve and return it; None: a score is not finite: it diverged."""
         if not all(math.isfinite(score) for score in scores.values()):
-            self.diverged_at_step = (
-                self.step
-            )  # the last step's update went wrong, after its loss was taken
+            # The last step's update went wrong, after its loss was taken.
+            self.diverged_at_step = self.step
             return None
         evaluation = Evaluation(
             step=self.step,

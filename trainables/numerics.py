@@ -57,9 +57,8 @@ def keyed_generator(
 def rekey(generator: torch.Generator, seed: int, purpose: str, step: int) -> torch.Generator:
     """Point an existing generator at another key; cheaper than a new one in the training step."""
     digest = hashlib.blake2b(f"{seed}/{purpose}/{step}".encode(), digest_size=8).digest()
-    return generator.manual_seed(
-        int.from_bytes(digest, "little") >> 1
-    )  # 63 bits: manual_seed takes a signed integer
+    # 63 bits: manual_seed takes a signed integer.
+    return generator.manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from transformers.models.bert.modeling_bert import BertEncoder
 from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables.run import Protocol
 
-from .family import LibraryBody, LibrarySize, Parts
+from .family import LibraryBody, LibrarySize, Parts, tensors_of
 from .published import ConfigFields
 
 
@@ -45,10 +45,9 @@ class _Embeddings(nn.Module):
         self.dropout = nn.Dropout()
 
     def forward(self, x: Tensor) -> Tensor:
-        x = (
-            x + self.token_type_embeddings.weight + self.position_embeddings.weight[: x.shape[1]]
-        )  # (B, T, D)
-        return self.dropout(self.LayerNorm(x))
+        positions = self.position_embeddings.weight[: x.shape[1]]  # (T, D)
+        placed = x + self.token_type_embeddings.weight + positions  # (B, T, D)
+        return self.dropout(self.LayerNorm(placed))
 
 
 class BERT(LibraryBody):
@@ -113,6 +112,7 @@ class BERT(LibraryBody):
 build = BERT
 
 
+TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
 SIZES = {
     "hidden_size": "width",
     "num_hidden_layers": "layers",
@@ -136,16 +136,14 @@ def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def encoder_tensors(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Return the tensors of embeddings and encoder, of token types the first."""
-    body = {}
-    for file_name, tensor in tensors.items():
-        name = file_name.removeprefix(prefix)
-        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-            "LayerNorm.beta", "LayerNorm.bias"
-        )
-        if name.startswith(("embeddings.", "encoder.")):
-            body[name] = tensor[:1] if name == "embeddings.token_type_embeddings.weight" else tensor
+    body: dict[str, Tensor] = {}
+    for name, tensor in tensors_of(tensors, prefix, ("embeddings", "encoder")).items():
+        weight_name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+        body[weight_name.replace("LayerNorm.beta", "LayerNorm.bias")] = tensor
     body.pop("embeddings.word_embeddings.weight", None)
     body.pop("embeddings.position_ids", None)
+    if (token_types := body.get(TOKEN_TYPES)) is not None:
+        body[TOKEN_TYPES] = token_types[:1]
     return body
 
 

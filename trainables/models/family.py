@@ -6,7 +6,7 @@ Shape legend: `B` batch, `T` tokens, `D` width.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,6 +77,12 @@ def parameters_of(part: Sequence[nn.Module | nn.Parameter]) -> list[nn.Parameter
         for each in part
         for p in ([each] if isinstance(each, nn.Parameter) else each.parameters())
     ]
+
+
+def tensors_of(tensors: Mapping[str, Tensor], prefix: str, modules: Container[str]) -> Tensors:
+    """Return the tensors of some modules by their names without a prefix, which a file may have."""
+    named = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return {name: tensor for name, tensor in named.items() if name.partition(".")[0] in modules}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from lr_sweep.trainables.factors import width_ratio
 from lr_sweep.trainables.numerics import Tensors, product_dtype, rekey, wide_dtype, widened
 from lr_sweep.trainables.run import QUERY_BLOCK, ModelSize, Protocol
 
-from .family import WEIGHT_STD, Body, Dropout, Parts
+from .family import WEIGHT_STD, Body, Dropout, Parts, tensors_of
 from .published import GPT2 as CONFIG
 
 
@@ -331,6 +331,4 @@ config_mistakes = CONFIG.mistakes
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> Tensors:
     """Return the body's tensors; files of a language model have a prefix and a token table."""
-    named = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
-    modules = ("wpe", "h", "ln_f")
-    return {name: tensor for name, tensor in named.items() if name.partition(".")[0] in modules}
+    return tensors_of(tensors, "transformer.", ("wpe", "h", "ln_f"))

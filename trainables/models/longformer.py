@@ -81,9 +81,8 @@ class Longformer(BERT):
         mask[:, num_tokens:] = torch.finfo(mask.dtype).min
         # Not by the encoder's `forward`, which would ask the device whether a token has global attention.
         for layer in self.layers:
-            x, *_ = layer(
-                x, attention_mask=mask, is_index_masked=mask < 0, is_global_attn=False
-            )  # (B, P, D)
+            # (B, P, D)
+            x, *_ = layer(x, attention_mask=mask, is_index_masked=mask < 0, is_global_attn=False)
         return x[:, :num_tokens]
 
 

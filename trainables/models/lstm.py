@@ -97,16 +97,18 @@ class LSTM(Body):
 
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
-        x = (
-            embeddings + self.wpe[: embeddings.shape[1]] if self.size.positions else embeddings
-        )  # (B, T, D)
-        of_states, between = (
-            (dropout, None) if self.size.cell == "reference-2021" else (None, dropout)
-        )
-        x = between(x) if between else x
+        x = embeddings  # (B, T, D)
+        if self.size.positions:
+            x = x + self.wpe[: x.shape[1]]
+        is_reference = self.size.cell == "reference-2021"
+        of_states = dropout if is_reference else None
+        between = None if is_reference else dropout
+        if between:
+            x = between(x)
         for layer in self.layers:
             out = layer(x, of_states)  # (B, T, D)
-            out = between(out) if between else out
+            if between:
+                out = between(out)
             x = x + out if self.size.residual else out
         return x
 
@@ -125,9 +127,10 @@ class LSTM(Body):
         """Draw uniformly within 1 / sqrt(D), as torch does, a `ReferenceNorm` of n numbers within 1 / sqrt(n)."""
         for module in self.modules():
             if isinstance(module, nn.Linear | ReferenceNorm):
-                bound = 1 / math.sqrt(
-                    module.in_features if isinstance(module, nn.Linear) else module.weight.numel()
-                )
+                if isinstance(module, nn.Linear):
+                    bound = 1 / math.sqrt(module.in_features)
+                else:
+                    bound = 1 / math.sqrt(module.weight.numel())
                 for parameter in module.parameters():
                     parameter.uniform_(-bound, bound, generator=generator)
         self.wpe.normal_(0.0, WEIGHT_STD, generator=generator)

@@ -19,7 +19,7 @@ from transformers.models.t5.modeling_t5 import T5Block, T5LayerNorm
 from lr_sweep.common.limits import Dimension
 from lr_sweep.trainables.run import Protocol
 
-from .family import LibraryBody, LibrarySize, Parts
+from .family import LibraryBody, LibrarySize, Parts, tensors_of
 from .published import ConfigFields
 
 LEAST_BUCKETS = 4
@@ -116,16 +116,7 @@ build = T5Encoder
 
 def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the encoder's tensors of a whole T5."""
-    encoder = {
-        name.removeprefix("encoder."): tensor
-        for name, tensor in tensors.items()
-        if name.startswith("encoder.")
-    }
-    return {
-        name: tensor
-        for name, tensor in encoder.items()
-        if name.split(".")[0] in ("block", "final_layer_norm")
-    }
+    return tensors_of(tensors, "encoder.", ("block", "final_layer_norm"))
 
 
 FIELDS = ConfigFields(

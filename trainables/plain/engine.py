@@ -126,22 +126,20 @@ class Training:
         """Return the tokens a model reads at a step, and the examples they are of; each epoch is a new permutation."""
         split, size = self.data.train, self.run.protocol.batch_size
         if self.data.draw is not None:
-            batch = self.data.draw(
-                size, keyed_generator(self.run.seed, "examples", step, device=self.device)
-            )
+            examples = keyed_generator(self.run.seed, "examples", step, device=self.device)
+            batch = self.data.draw(size, examples)
         else:
             epoch, position = divmod(step - 1, split.num_batches(size))
             if epoch != self._epoch:
-                order = torch.randperm(
-                    len(split), generator=keyed_generator(self.run.seed, "order", epoch)
-                )  # (N,)
+                generator = keyed_generator(self.run.seed, "order", epoch)
+                order = torch.randperm(len(split), generator=generator)  # (N,)
                 self._order, self._epoch = order.to(self.device), epoch
-            batch = split[self._order[position * size : (position + 1) * size]]
+            first = position * size
+            batch = split[self._order[first : first + size]]
         tokens = self.data.tokens(batch.inputs)  # (B, T) or (B, T, token_dim)
         if self.data.augment is not None:
-            tokens = self.data.augment(
-                tokens, keyed_generator(self.run.seed, "augment", step, device=self.device)
-            )
+            noise = keyed_generator(self.run.seed, "augment", step, device=self.device)
+            tokens = self.data.augment(tokens, noise)
         return tokens, batch
 
     def scores(self) -> dict[str, float]:

@@ -38,9 +38,8 @@ def tensor_mistakes(folder: Path, size: BodySize) -> list[str]:
     """Return which tensors of a body are missing or misshapen."""
     try:
         found = _shapes_in(folder / "model.safetensors", size.family)
-    except (
-        Exception
-    ) as error:  # safetensors raises its own type, OSError or ValueError by what is wrong
+    # safetensors raises its own type, OSError or ValueError by what is wrong.
+    except Exception as error:
         return [f"model.safetensors cannot be read as safetensors: {error}"]
     wanted = body_shapes(size)
     misshapen = [name for name in wanted if found.get(name, wanted[name]) != wanted[name]]

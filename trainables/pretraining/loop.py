@@ -61,10 +61,8 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def _language_model(size: ModelSize, recipe: PretrainRecipe) -> Any:
-    from transformers import (
-        GPT2Config,
-        GPT2LMHeadModel,
-    )  # imported late: takes seconds that training need not spend
+    # Imported late: takes seconds that training need not spend.
+    from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
         vocab_size=NUM_BYTES,
@@ -92,10 +90,8 @@ class TextTrainee:
         self, size: ModelSize, recipe: PretrainRecipe, corpus: bytes, device: torch.device
     ) -> None:
         self.size, self.recipe, self.corpus = size, recipe, corpus
-        whole, split = (
-            torch.frombuffer(bytearray(corpus), dtype=torch.uint8),
-            held_out_from(len(corpus)),
-        )
+        whole = torch.frombuffer(bytearray(corpus), dtype=torch.uint8)
+        split = held_out_from(len(corpus))
         self.text, self.held_out = whole[:split].to(device), whole[split:].to(device)  # (N,), (M,)
         self.model = _language_model(size, recipe).to(device)
         self.parameters: Tensors = dict(self.model.named_parameters())
@@ -103,9 +99,8 @@ class TextTrainee:
             self.parameters.values(), lr=recipe.learning_rate, betas=(0.9, 0.95), fused=True
         )
         self.step = 0
-        self.curve: list[
-            tuple[int, float]
-        ] = []  # steps, and bits per byte of held-out text after them
+        self.curve: list[tuple[int, float]] = []
+        """Steps, and bits per byte of held-out text after them."""
         self.evaluated_at = _evaluation_steps(recipe.num_steps)
         self._earlier_s, self._began = 0.0, time.monotonic()
 
@@ -122,9 +117,8 @@ class TextTrainee:
         self.step += 1
         share = learning_rate_share(self.step, self.recipe.num_steps)
         self.optimizer.param_groups[0]["lr"] = self.recipe.learning_rate * share
-        loss = _loss(
-            self.model, _windows(self.text, self.recipe, self.step, self.recipe.batch_size)
-        )
+        windows = _windows(self.text, self.recipe, self.step, self.recipe.batch_size)
+        loss = _loss(self.model, windows)
         self.optimizer.zero_grad()
         loss.backward()
         clip_grad_norm_(self.model.parameters(), 1.0)

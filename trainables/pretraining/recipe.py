@@ -122,9 +122,8 @@ def _stdlib_sources() -> list[Path]:
     left_out = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3"}
     sources = []
     for folder, folders, files in os.walk(root):
-        folders[:] = (
-            set(folders) - left_out
-        )  # not entered: installed packages may be far more than the library
+        # Not entered: installed packages may be far more than the library.
+        folders[:] = set(folders) - left_out
         sources += [Path(folder) / name for name in files if name.endswith(".py")]
     return sorted(sources)
 

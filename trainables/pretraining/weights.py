@@ -164,13 +164,11 @@ def weights_damage(folder: Path) -> str | None:
     try:
         facts = _read_object(folder / FACTS)
         recorded = facts.get("weights_sha256")
-        open_plain(
-            folder / WEIGHTS
-        ).close()  # safetensors says "no such file" of one that may not be read
+        # safetensors says "no such file" of one that may not be read.
+        open_plain(folder / WEIGHTS).close()
         got = hash_once(folder / WEIGHTS)
-        with safe_open(
-            folder / WEIGHTS, framework="numpy"
-        ):  # checks the header against the file's size
+        # It checks the header against the file's size.
+        with safe_open(folder / WEIGHTS, framework="numpy"):
             pass
         changed = [
             name
@@ -247,13 +245,11 @@ def _fetch(source: WeightsSource) -> Path:
         config = Path(hf_hub_download(filename=CONFIG, **file))
         if not (mistakes := fit.config_mistakes(config.parent, source.family, None)):
             return Path(hf_hub_download(filename=WEIGHTS, **file)).parent
-    except (
-        Exception
-    ) as error:  # network, authorisation, full disk: the hub's client has a type for each
+    # Network, authorisation, full disk: the hub's client has a type for each.
+    except Exception as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
-        problem = (
-            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        )
+        message = str(error).splitlines()[0] if str(error) else "no message"
+        problem = f"{type(error).__name__}: {message}"
         raise WeightsError(
             f"{WEIGHTS} and {CONFIG} of {source} are not in the local Hugging Face cache and could not be "
             f"fetched{offline}: {problem}. With a network: the same command again. Without, or if the repository has "

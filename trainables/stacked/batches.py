@@ -20,11 +20,13 @@ class Batches:
     """What each run reads at each step, as `Training._batch` has it."""
 
     def __init__(self, data: TaskData, device: torch.device) -> None:
-        self.data, self.device = data, device
+        self.data = data
+        self.device = device
         self._keys: Sequence[tuple[int, int]] = ()
         self._readers: tuple[tuple[int, ...], ...] = ()
         self._of_run: Tensor | None = None
-        self._size = self._num_runs = 0
+        self._size = 0
+        self._num_runs = 0
         self._orders: dict[tuple[int, int], Tensor] = {}
         """By seed and epoch: (N,), those in use."""
         self._generators: list[torch.Generator] = []
@@ -33,18 +35,21 @@ class Batches:
         self, keys: Sequence[tuple[int, int]], of_run: Sequence[int], batch_size: int
     ) -> None:
         """Prepare a chunk of steps, from K distinct pairs of seed and steps taken, and R indices into them."""
-        self._keys, self._size, self._num_runs = keys, batch_size, len(of_run)
-        in_order = len(keys) == 1 or list(of_run) == list(range(len(keys)))
-        self._readers = tuple(
-            tuple(n for n, key in enumerate(of_run) if key == k) for k in range(len(keys))
-        )
-        self._of_run = None if in_order else torch.tensor(of_run, device=self.device)
-        needed = (
-            {(seed, self._position(step)[0]) for seed, step in keys}
-            if self.data.draw is None
-            else set()
-        )
-        self._orders = {key: order for key, order in self._orders.items() if key in needed}
+        self._keys = keys
+        self._size = batch_size
+        self._num_runs = len(of_run)
+        in_order = list(of_run) == list(range(len(keys)))
+        if in_order or len(keys) == 1:
+            self._of_run = None
+        else:
+            self._of_run = torch.tensor(of_run, device=self.device)
+        readers: list[list[int]] = [[] for _ in keys]
+        for run, key in enumerate(of_run):
+            readers[key].append(run)
+        self._readers = tuple(map(tuple, readers))
+        if self.data.draw is None:
+            needed = {(seed, self._position(step)[0]) for seed, step in keys}
+            self._orders = {key: order for key, order in self._orders.items() if key in needed}
         while len(self._generators) < len(keys):
             self._generators.append(torch.Generator(self.device))
 
@@ -59,9 +64,8 @@ class Batches:
         tokens = self.data.tokens(split.inputs)  # (K, B, T) or (K, B, T, token_dim)
         if self.data.augment is not None:
             generators = self.generators("augment", number)
-            tokens = torch.stack(
-                [self.data.augment(*pair) for pair in zip(tokens, generators, strict=True)]
-            )
+            pairs = zip(tokens, generators, strict=True)
+            tokens = torch.stack([self.data.augment(*pair) for pair in pairs])
         batch = StackedBatch(
             tokens=tokens, num_runs=self._num_runs, of_run=self._of_run, readers=self._readers
         )
@@ -70,16 +74,10 @@ class Batches:
     def _examples(self, number: int) -> Split:
         """Return the examples of the chunk's step `number`: tensors (K, B, ...)."""
         if self.data.draw is None:
-            rows = torch.stack(
-                [self._rows(seed, step + number - 1) for seed, step in self._keys]
-            )  # (K, B)
-            return self.data.train[rows]
-        return Split.stack(
-            [
-                self.data.draw(self._size, generator)
-                for generator in self.generators("examples", number)
-            ]
-        )
+            rows = [self._rows(seed, step + number - 1) for seed, step in self._keys]
+            return self.data.train[torch.stack(rows)]  # (K, B)
+        generators = self.generators("examples", number)
+        return Split.stack([self.data.draw(self._size, generator) for generator in generators])
 
     def _position(self, steps_taken: int) -> tuple[int, int]:
         """Return the epoch of the next batch and its position in it; a last partial batch is left out."""
@@ -89,8 +87,9 @@ class Batches:
         """Return the next batch's examples, (B,)."""
         epoch, position = self._position(steps_taken)
         if (seed, epoch) not in self._orders:
-            order = torch.randperm(
-                len(self.data.train), generator=keyed_generator(seed, "order", epoch)
-            )  # (N,)
+            generator = keyed_generator(seed, "order", epoch)
+            order = torch.randperm(len(self.data.train), generator=generator)  # (N,)
             self._orders[seed, epoch] = order.to(self.device)
-        return self._orders[seed, epoch][position * self._size : (position + 1) * self._size]
+        order = self._orders[seed, epoch]
+        first = position * self._size
+        return order[first : first + self._size]

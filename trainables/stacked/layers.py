@@ -39,7 +39,8 @@ ALIGNED = 4
 
 def aligned(a: Tensor, b: Tensor, num_runs: int) -> bool:
     """Return whether each run's part of a (..., N, I), b (..., I, O) and their product is a multiple of 16 bytes."""
-    sizes = (a.numel(), b.numel(), a.numel() // a.shape[-1] * b.shape[-1])
+    num_rows = a.numel() // a.shape[-1]
+    sizes = (a.numel(), b.numel(), num_rows * b.shape[-1])
     return not any(size // num_runs % ALIGNED for size in sizes)
 
 
@@ -47,10 +48,12 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None, *, num_runs: int) 
     """Multiply (R n, N, I) by (R n, I, O) and add (R n, 1, O), if given: each run has the bits that it has alone."""
     if num_runs > 1 and a.device.type == "cpu" and not aligned(a, b, num_runs):
         operands = (a, b) if bias is None else (a, b, bias)
-        each = zip(*[operand.chunk(num_runs) for operand in operands], strict=True)
-        return torch.cat(
-            [product(*[chunk.clone() for chunk in chunks], num_runs=1) for chunks in each]
-        )
+        of_operands = [operand.chunk(num_runs) for operand in operands]
+        products = []
+        for of_run in zip(*of_operands, strict=True):
+            copies = [chunk.clone() for chunk in of_run]
+            products.append(product(*copies, num_runs=1))
+        return torch.cat(products)
     return batched(a, b, bias)
 
 
@@ -60,7 +63,9 @@ def batched(
     """Multiply (P, N, I) by (P, I, O) and add (P, 1, O), if given, as torch does or faster; `out` (P, N, O)."""
     on_cpu = a.device.type == "cpu" and a.dtype == torch.float32
     if on_cpu and multiplications(a, b) >= ONEDNN_FROM and onednn_is_faster():
-        return by_onednn(a, b, bias, a.new_empty(*a.shape[:2], b.shape[2]) if out is None else out)
+        if out is None:
+            out = a.new_empty(*a.shape[:2], b.shape[2])
+        return by_onednn(a, b, bias, out)
     return torch.bmm(a, b, out=out) if bias is None else torch.baddbmm(bias, a, b, out=out)
 
 
@@ -125,9 +130,11 @@ class _Linear(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         dtype = product_dtype(x)
-        x, low = x.to(dtype), weight.to(dtype)
+        x = x.to(dtype)
+        low = weight.to(dtype)
         ctx.save_for_backward(x, low)
-        ctx.weight, ctx.bias = weight, bias
+        ctx.weight = weight
+        ctx.bias = bias
         return _affine_product(x, low, bias.to(dtype))
 
     @staticmethod
@@ -137,18 +144,14 @@ class _Linear(Function):
         if ctx.weight.grad is not None:
             _weight_gradient(x, grad, ctx.weight.grad)
             torch.sum(grad, 1, dtype=ctx.bias.dtype, out=ctx.bias.grad)
-        return (
-            (_affine_product(grad, low.mT, None) if ctx.needs_input_grad[0] else None),
-            None,
-            None,
-        )
+        of_x = _affine_product(grad, low.mT, None) if ctx.needs_input_grad[0] else None
+        return of_x, None, None
 
 
 def _affine_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     added = None if bias is None else bias.unsqueeze(1)  # (R, 1, O)
-    if (
-        x.shape[-1] == 1
-    ):  # a batched product of such a shape, or with one number out, has other bits with other R
+    # A batched product with one number in or out has other bits with other R.
+    if x.shape[-1] == 1:
         return x * weight if added is None else torch.addcmul(added, x, weight)  # (R, N, O)
     if weight.shape[-1] == 1 and added is None:
         return (x * weight.mT).sum(-1, keepdim=True)  # (R, N, 1)
@@ -157,9 +160,8 @@ def _affine_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _weight_gradient(x: Tensor, grad: Tensor, out: Tensor) -> None:
     if 1 in (x.shape[-1], grad.shape[-1]):
-        torch.sum(
-            x * grad, 1, keepdim=True, dtype=out.dtype, out=out if x.shape[-1] == 1 else out.mT
-        )
+        row = out if x.shape[-1] == 1 else out.mT  # (R, 1, I or O)
+        torch.sum(x * grad, 1, keepdim=True, dtype=out.dtype, out=row)
     elif grad.dtype == out.dtype:
         batched(x.mT, grad, out=out)  # (R, I, O)
     else:
@@ -172,9 +174,8 @@ class _SharedLinear(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, shared: Sequence[Shared]) -> Tensor:
         ctx.shared = shared
-        out = x.new_empty(
-            *x.shape[:-1], shared[0].weight.shape[2], dtype=product_dtype(x)
-        )  # (R, N, O)
+        num_out = shared[0].weight.shape[2]
+        out = x.new_empty(*x.shape[:-1], num_out, dtype=product_dtype(x))  # (R, N, O)
         for layer in shared:
             _shared_product(x[layer.runs], layer.weight, layer.bias, out[layer.runs])
         return out
@@ -192,24 +193,26 @@ def _shared_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor)
     on_cpu = x.device.type == "cpu"
     unaligned = x[0].numel() % ALIGNED or out[0].numel() % ALIGNED
     if on_cpu and len(x) > 1 and (multiplications(x, weight) > LARGE_PRODUCT or unaligned):
-        for rows, its in zip(x, out, strict=True):
-            _shared_product(rows[None], weight, bias, its[None])
+        for run_x, run_out in zip(x, out, strict=True):
+            _shared_product(run_x[None], weight, bias, run_out[None])
         return
-    if on_cpu and (
-        x.data_ptr() % (ALIGNED * x.element_size())
-        or out.data_ptr() % (ALIGNED * out.element_size())
-    ):
+    if on_cpu and not (_starts_aligned(x) and _starts_aligned(out)):
         fresh = torch.empty_like(out)
         _shared_product(x.clone(), weight, bias, fresh)
         out.copy_(fresh)
         return
     if not on_cpu:  # one large product keeps a GPU busier than many small ones
-        x, out = (
-            x.reshape(1, -1, x.shape[-1]),
-            out.flatten(0, 1).unsqueeze(0),
-        )  # (1, R N, I), (1, R N, O)
-    x, weight = x.to(out.dtype), weight.to(out.dtype).expand(len(x), -1, -1)  # (R, N, I), (R, I, O)
-    batched(x, weight, None if bias is None else bias.to(out.dtype).expand(len(x), -1, -1), out=out)
+        x = x.reshape(1, -1, x.shape[-1])  # (1, R N, I)
+        out = out.flatten(0, 1).unsqueeze(0)  # (1, R N, O)
+    x = x.to(out.dtype)  # (R, N, I)
+    weight = weight.to(out.dtype).expand(len(x), -1, -1)  # (R, I, O)
+    if bias is not None:
+        bias = bias.to(out.dtype).expand(len(x), -1, -1)  # (R, 1, O)
+    batched(x, weight, bias, out=out)
+
+
+def _starts_aligned(x: Tensor) -> bool:
+    return x.data_ptr() % (ALIGNED * x.element_size()) == 0
 
 
 _GELU_CUBIC = 0.044715
@@ -242,12 +245,9 @@ class _Gelu(Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         x, s = ctx.saved_tensors
         scale = x.new_tensor(2.0 * _GELU_SCALE)
-        slope = torch.addcmul(scale, x, x, value=6.0 * _GELU_CUBIC * _GELU_SCALE).mul_(
-            x
-        )  # x times the argument's
-        return (
-            slope.addcmul_(slope, s, value=-1.0).add_(1.0).mul_(s).mul_(grad)
-        )  # s (1 + slope (1 - s))
+        # x times the argument's slope; then s (1 + slope (1 - s)).
+        slope = torch.addcmul(scale, x, x, value=6.0 * _GELU_CUBIC * _GELU_SCALE).mul_(x)
+        return slope.addcmul_(slope, s, value=-1.0).add_(1.0).mul_(s).mul_(grad)
 
 
 class _Affine(Function):
@@ -297,9 +297,8 @@ class _Embed(Function):
         if table.grad is not None:
             symbols = torch.arange(table.shape[1], device=ids.device)  # (V,)
             chosen = (ids.unsqueeze(-2) == symbols.unsqueeze(-1)).to(grad.dtype)  # (R, V, N)
-            torch.bmm(
-                chosen, grad, out=table.grad
-            )  # a product: scattered sums have no fixed order on a GPU
+            # A product: scattered sums have no fixed order on a GPU.
+            torch.bmm(chosen, grad, out=table.grad)
         return None, None
 
 

@@ -55,9 +55,8 @@ class StackedBatch:
     def spread(self, x: Tensor) -> Tensor:
         """Turn (K, ...) into (R, ...)."""
         if self.of_run is not None:
-            return x.index_select(
-                0, self.of_run
-            )  # an index in brackets takes several times as long on a CPU
+            # An index in brackets takes several times as long on a CPU.
+            return x.index_select(0, self.of_run)
         return x.expand(self.num_runs, *x.shape[1:])
 
 
@@ -196,12 +195,10 @@ class StackedModel:
         return affine(rows, self.parameters[f"{name}.weight"], self.parameters[f"{name}.bias"])
 
     def _block(self, name: str, x: Tensor, dropout: StackedDropout | None) -> Tensor:
-        rows = self._attended(
-            name, self._normed(f"{name}.ln_1", x), x.shape[1:3], dropout
-        )  # (R, N, D)
-        x = _added(
-            x, self._layer(f"{name}.attn.c_proj", rows), dropout.keep_of_runs() if dropout else None
-        )
+        normed = self._normed(f"{name}.ln_1", x)  # (R, N, D)
+        mixed = self._attended(name, normed, x.shape[1:3], dropout)  # (R, N, D)
+        attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, N, D)
+        x = _added(x, attended, dropout.keep_of_runs() if dropout else None)
         return _added(x, self._fed(name, x), dropout.keep_of_runs() if dropout else None)
 
     def _attended(
@@ -227,10 +224,8 @@ class StackedModel:
             return attend_in_blocks(q, k, v, dropout.noise())
         keep = None
         if dropout:
-            masks = dropout.keep()  # (K, B, H, T, T)
-            keep = dropout.batch.spread(joined_masks(masks, joined)).flatten(
-                0, 1
-            )  # (S, H, J T, J T)
+            masks = joined_masks(dropout.keep(), joined)  # (K, B / J, H, J T, J T)
+            keep = dropout.batch.spread(masks).flatten(0, 1)  # (S, H, J T, J T)
         return attend_causally(q, k, v, joined, keep, num_runs=self.num_runs)
 
     def _fed(self, name: str, x: Tensor) -> Tensor:
@@ -242,13 +237,10 @@ class StackedModel:
     ) -> Tensor:
         """Map (R, B, T, D) to the hidden states that are read, (R, B M, D)."""
         normed = self._normed(f"{name}.ln_1", x)  # (R, N, D)
-        q = self._layer(
-            f"{name}.attn.c_attnqueries", self._read(normed.view(x.shape))
-        )  # (R, B M, D)
+        read = self._read(normed.view(x.shape))  # (R, B M, D)
+        q = self._queries(self._layer(f"{name}.attn.c_attnqueries", read))  # (R, B M, D)
         kv = self._layer(f"{name}.attn.c_attnkeys_values", normed)  # (R, N, 2 D)
-        mixed = self._read_attention(
-            self._queries(q), kv, x.shape[2], batch, dropout
-        )  # (R, B M, D)
+        mixed = self._read_attention(q, kv, x.shape[2], batch, dropout)  # (R, B M, D)
         attended = self._layer(f"{name}.attn.c_proj", mixed)  # (R, B M, D)
         h = _added(self._read(x), attended, self._keep_of_read(dropout))  # (R, B M, D)
         return _added(h, self._fed(name, h), self._keep_of_read(dropout))
@@ -259,9 +251,10 @@ class StackedModel:
 
     def _keep_of_read(self, dropout: StackedDropout | None) -> Tensor | None:
         """Return the next masks (R, B, M, D), drawn for all positions."""
-        return (
-            dropout.batch.spread(dropout.keep()[:, :, -self.task.num_read :]) if dropout else None
-        )
+        if dropout is None:
+            return None
+        masks = dropout.keep()  # (K, B, T, D)
+        return dropout.batch.spread(masks[:, :, -self.task.num_read :])
 
     def _read_attention(
         self,
@@ -271,33 +264,25 @@ class StackedModel:
         batch: StackedBatch,
         dropout: StackedDropout | None,
     ) -> Tensor:
-        heads, inner, num_read = (
-            self.size.heads,
-            self.size.width // self.size.heads,
-            self.task.num_read,
-        )
+        heads, num_read = self.size.heads, self.task.num_read
+        inner = self.size.width // heads
         examples = q.shape[1] // num_read
         joined = num_joined(examples, tokens, q.device)
         q = q.view(-1, joined * num_read, heads, inner).transpose(1, 2)  # (S, H, J M, D / H)
-        k, v = kv.view(-1, joined * tokens, 2, heads, inner).permute(
-            2, 0, 3, 1, 4
-        )  # (S, H, J T, D / H)
+        kv = kv.view(-1, joined * tokens, 2, heads, inner)
+        k, v = kv.permute(2, 0, 3, 1, 4)  # (S, H, J T, D / H)
         keep = None
         if dropout:
             if self.protocol.attention == "blocked":
-                masks = dropout.noise().last_rows(
-                    num_read, k[:1].expand(examples, -1, -1, -1), tokens
-                )
+                like = k[:1].expand(examples, -1, -1, -1)
+                masks = dropout.noise().last_rows(num_read, like, tokens)
             else:
                 masks = dropout.keep()[..., -num_read:, :]  # (K, B, H, M, T)
             keep = batch.spread(joined_masks(masks, joined)).flatten(0, 1)  # (S, H, J M, J T)
-        seen = torch.ones(num_read, tokens, dtype=torch.bool, device=q.device).tril(
-            tokens - num_read
-        )
-        hidden = ~(
-            seen.repeat(joined, joined) & same_example(joined, num_read, tokens, q.device)
-        )  # (J M, J T)
-        mixed = attend(q, k, v, hidden, keep, num_runs=self.num_runs)
+        pairs = torch.ones(num_read, tokens, dtype=torch.bool, device=q.device)
+        seen = pairs.tril(tokens - num_read).repeat(joined, joined)  # (J M, J T)
+        seen &= same_example(joined, num_read, tokens, q.device)
+        mixed = attend(q, k, v, ~seen, keep, num_runs=self.num_runs)
         return mixed.transpose(1, 2).reshape(self.num_runs, -1, self.size.width)  # (R, B M, D)
 
 
@@ -311,8 +296,5 @@ def _part(whole: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
 
 def _added(x: Tensor, rows: Tensor, keep: Tensor | None) -> Tensor:
     """Add rows, dropped by masks of the shape of x, to x; all have as many numbers."""
-    return (
-        x + rows.view(x.shape)
-        if keep is None
-        else torch.addcmul(x, rows.view(x.shape), keep.reshape(x.shape))
-    )
+    rows = rows.view(x.shape)
+    return x + rows if keep is None else torch.addcmul(x, rows, keep.reshape(x.shape))

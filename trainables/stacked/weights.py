@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -107,27 +108,31 @@ def start_of(run: Run, task: TaskShape, weights: Tensors | None, device: torch.d
         for name, module in model.named_modules()
         if isinstance(module, Conv1D) and f"{name}.weight" in frozen
     }
-    unused = {POSITIONS: trained[POSITIONS][task.num_tokens :]} if POSITIONS in trained else {}
-    used = {
-        name: tensor[: task.num_tokens] if name == POSITIONS else tensor
-        for name, tensor in trained.items()
-    }
+    unused: Tensors = {}
+    if POSITIONS in trained:
+        # A view would keep the whole table alive.
+        unused[POSITIONS] = trained[POSITIONS][task.num_tokens :].clone()
+    used = _in_use(trained, task)
     factor = matrix_rate_factor(run.protocol, run.model.width)
     factors = dict.fromkeys(hidden_matrices(model), factor)
     layout = Layout({name: tensor.shape for name, tensor in used.items()}, factors)
     return Start(
         layout=layout,
         row=layout.row(used),
-        unused={
-            name: rest.clone() for name, rest in unused.items()
-        },  # a view would keep the whole table alive
-        constants={
-            name: t[: task.num_tokens] if name == POSITIONS else t for name, t in frozen.items()
-        },
+        unused=unused,
+        constants=_in_use(frozen, task),
         body=body,
         # Pretrained weights replace every linear layer of the body, whatever the seed.
         body_key=run.seed if body and run.initialisation != "pretrained" else 0,
     )
+
+
+def _in_use(tensors: Tensors, task: TaskShape) -> Tensors:
+    """Return tensors without position rows beyond a task's tokens."""
+    return {
+        name: tensor[: task.num_tokens] if name == POSITIONS else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def _layer(weight: Tensor, bias: Tensor) -> Shared:
@@ -145,9 +150,8 @@ class Rows:
         self.layout, self.protocol = starts[0].layout, protocol
         self.values = torch.stack([start.row for start in starts])  # (R, P)
         self.moments = {name: torch.zeros_like(self.values) for name in moments_of(protocol)}
-        self.steps = torch.zeros(
-            len(starts), device=self.values.device
-        )  # (R,), float32 as Adam's kernel wants it
+        # (R,), float32 as Adam's kernel wants it
+        self.steps = torch.zeros(len(starts), device=self.values.device)
         self._point()
 
     def _point(self) -> None:
@@ -161,21 +165,15 @@ class Rows:
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name].detach()
         moments = list(self.moments.values())
-        self._by_run = [
-            [
-                (
-                    factor,
-                    (
-                        self.values[row, at],
-                        self.gradients[row, at],
-                        [moment[row, at] for moment in moments],
-                        steps,
-                    ),
-                )
-                for at, factor in self.layout.stretches
-            ]
-            for row, steps in enumerate(self.steps)
-        ]
+        self._by_run: list[list[tuple[float, tuple[Any, ...]]]] = []
+        """Of each run, by factor of the learning rate: values, gradients, moments and steps."""
+        for row, steps in enumerate(self.steps):
+            stretches: list[tuple[float, tuple[Any, ...]]] = []
+            for at, factor in self.layout.stretches:
+                own_moments = [moment[row, at] for moment in moments]
+                tensors = self.values[row, at], self.gradients[row, at], own_moments, steps
+                stretches.append((factor, tensors))
+            self._by_run.append(stretches)
 
     def keep(self, rows: Sequence[int]) -> None:
         """Keep these rows, in this order."""

@@ -70,9 +70,8 @@ def _linear(num_in: int, num_out: int) -> int:
 
 def stack_bytes(run: Run, task: TaskShape, num_runs: int, num_seeds: int, *, on_cpu: bool) -> int:
     """Return the bytes that a stack of runs like this one, of so many seeds, takes at its peak."""
-    sizes = part_sizes(run.model, task) | {
-        "positions": task.num_tokens * run.model.width
-    }  # those in use
+    sizes = part_sizes(run.model, task)
+    sizes = sizes | {"positions": task.num_tokens * run.model.width}  # those in use
     row = sum(sizes[part] for part in run.trained)
     frozen = sum(sizes[part] for part in ("attention", "feedforward") if part not in run.trained)
     bodies = frozen * (1 if run.initialisation == "pretrained" else num_seeds)
@@ -101,9 +100,9 @@ def _activation_numbers(run: Run, task: TaskShape) -> float:
     # The last block works at the positions read but for keys and values, 4; the embeddings and their masks are 3; and
     # the backward pass of a feedforward is 3 x 4 and the residual stream's 1 at its widest.
     once = 7 + 13 * (blocks > 0) + 15 * (task.num_read - 1) / tokens
-    return (
-        blocks * (saved * states + 3 * weights) + once * states
-    )  # weights before and after dropout, and its mask
+    # The weights before and after dropout, and its mask.
+    a_block = saved * states + 3 * weights
+    return blocks * a_block + once * states
 
 
 def _attention_block(run: Run, task: TaskShape) -> int:
