@@ -82,23 +82,17 @@ class BERT(LibraryBody):
     def parts(self) -> Parts:
         """Return the modules of each part."""
         attentions = [[layer.attention.self, layer.attention.output.dense] for layer in self.layers]
-        norms = [
-            norm
-            for each in self.layers
-            for norm in (each.attention.output.LayerNorm, each.output.LayerNorm)
-        ]
+        table = self.embeddings
+        norms: list[Any] = [table.LayerNorm]
+        feedforward: list[Any] = []
+        for layer in self.layers:
+            norms += [layer.attention.output.LayerNorm, layer.output.LayerNorm]
+            feedforward += [layer.intermediate.dense, layer.output.dense]
         return {
-            "positions": [
-                self.embeddings.position_embeddings,
-                self.embeddings.token_type_embeddings,
-            ],
-            "layer_norms": [self.embeddings.LayerNorm, *norms],
-            "attention": [linear for each in attentions for linear in each],
-            "feedforward": [
-                linear
-                for each in self.layers
-                for linear in (each.intermediate.dense, each.output.dense)
-            ],
+            "positions": [table.position_embeddings, table.token_type_embeddings],
+            "layer_norms": norms,
+            "attention": [linear for attention in attentions for linear in attention],
+            "feedforward": feedforward,
             "last_attention": attentions[-1],
         }
 

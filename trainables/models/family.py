@@ -72,11 +72,10 @@ class Body(nn.Module):
 
 def parameters_of(part: Sequence[nn.Module | nn.Parameter]) -> list[nn.Parameter]:
     """Return the parameters that a part consists of."""
-    return [
-        p
-        for each in part
-        for p in ([each] if isinstance(each, nn.Parameter) else each.parameters())
-    ]
+    parameters: list[nn.Parameter] = []
+    for module in part:
+        parameters += [module] if isinstance(module, nn.Parameter) else module.parameters()
+    return parameters
 
 
 def tensors_of(tensors: Mapping[str, Tensor], prefix: str, modules: Container[str]) -> Tensors:

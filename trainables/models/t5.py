@@ -82,15 +82,15 @@ class T5Encoder(LibraryBody):
 
     def parts(self) -> Parts:
         """Return the modules of each part."""
-        attentions = [
-            [a.SelfAttention.q, a.SelfAttention.k, a.SelfAttention.v, a.SelfAttention.o]
-            for a, _ in self.layers
-        ]
+        attentions = []
+        for attention, _ in self.layers:
+            own = attention.SelfAttention
+            attentions.append([own.q, own.k, own.v, own.o])
+        norms = [module.layer_norm for pair in self.layers for module in pair]
         return {
             "positions": [self.layers[0][0].SelfAttention.relative_attention_bias],
-            "layer_norms": [each.layer_norm for pair in self.layers for each in pair]
-            + [self.final_layer_norm],
-            "attention": [linear for each in attentions for linear in each],
+            "layer_norms": [*norms, self.final_layer_norm],
+            "attention": [linear for attention in attentions for linear in attention],
             "feedforward": [feedforward.DenseReluDense for _, feedforward in self.layers],
             "last_attention": attentions[-1],
         }

@@ -95,8 +95,8 @@ def body_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     body: dict[str, Tensor] = {}
     for file_name, tensor in tensors.items():
         name = file_name.removeprefix("vit.")
-        if found := _OF_LAYER.fullmatch(name):
-            layer, module, kind = found.groups()
+        if match := _OF_LAYER.fullmatch(name):
+            layer, module, kind = match.groups()
             body[f"layers.{layer}.{_NAMES.get(module, module)}.{kind}"] = tensor
         elif name in ("layernorm.weight", "layernorm.bias"):
             body[name] = tensor

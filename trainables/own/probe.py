@@ -184,8 +184,9 @@ def _tried_in_process(
         closing(AnsweringProcess({}, stdout=subprocess.DEVNULL, stderr=printed)) as process,
     ):
         process.send(partial(_why_not_imported, trials[0][0].files, folder))
-        why, error, _ = process.receive()
-        if error is not None:
+        answer = process.receive()
+        why: str = answer.value
+        if answer.error is not None:
             printed.seek(0)
             why = f"its process {why}\n{printed.read().decode(errors='replace')}"
         if why:
@@ -197,8 +198,9 @@ def _tried_in_process(
             process.send(partial(_try, run, device, num_steps if own_budget else None))
             if not process.connection.poll(max(0.0, until - time.monotonic())):
                 return [*probes, Probe(unchecked=SLOW)]
-            found, error, _ = process.receive()
-            probes.append(found if error is None else _failed(f"its process {found}"))
+            answer = process.receive()
+            lost = answer.error is not None
+            probes.append(_failed(f"its process {answer.value}") if lost else answer.value)
     return probes
 
 

@@ -149,7 +149,7 @@ class Ranks:
                     self._print(rank, answer.printed)
                     if answer.error:
                         until = min(until, time.monotonic() + LAST_WORDS_S)
-        if failed := {number: answer for number, answer in answers.items() if answer.error}:
+        if failed := {rank: answer for rank, answer in answers.items() if answer.error}:
             raise self._failure(failed)
         if missing:
             names = ", ".join(map(str, missing))
@@ -168,23 +168,20 @@ class Ranks:
     def _failure(self, failed: Mapping[int, Answer]) -> BaseException:
         """Return the error of the rank that failed by itself: one that died, or the first that did not lose another."""
 
-        def is_effect(number: int) -> int:
-            if failed[number].error is LostError:
+        def is_effect(rank: int) -> int:
+            if failed[rank].error is LostError:
                 return 0
-            return 2 if LOST_CONNECTION.search(failed[number].value) else 1
+            return 2 if LOST_CONNECTION.search(failed[rank].value) else 1
 
-        number = min(failed, key=is_effect)
-        answer = failed[number]
-        name = f"rank {number} of {self._run.processes}"
-        if answer.error is None or answer.error is LostError:
-            return TrainingFunctionError(f"{FAILURE}\n{name} {answer.value}")
-        if issubclass(answer.error, TrainingFunctionError):  # its message has a traceback
-            begin, of_rank = (
-                "Most recent call last:",
-                f"{name.capitalize()}, most recent call last:",
-            )
-            return answer.error(answer.value.replace(begin, of_rank, 1))
-        return answer.error(f"{name}: {answer.value}")
+        rank = min(failed, key=is_effect)
+        text, error, _ = failed[rank]
+        name = f"rank {rank} of {self._run.processes}"
+        if error is None or error is LostError:
+            return TrainingFunctionError(f"{FAILURE}\n{name} {text}")
+        if issubclass(error, TrainingFunctionError):  # its message has a traceback
+            begin = "Most recent call last:"
+            return error(text.replace(begin, f"{name.capitalize()}, {begin.lower()}", 1))
+        return error(f"{name}: {text}")
 
 
 def _close_all(ranks: list[AnsweringProcess]) -> None:

@@ -79,18 +79,18 @@ def by_rank(tensors: Mapping[str, Tensor], values: ReadFields) -> list[State]:
     Tensors that a rank lacks are those of rank 0 with the same names.
     """
     first = dict(values)
-    others = first.pop("ranks", [])
-    own: list[Tensors] = [{} for _ in (first, *others)]
+    of_ranks = [first, *first.pop("ranks", [])]
+    kept: list[Tensors] = [{} for _ in of_ranks]
     for name, tensor in tensors.items():
         rank, _, plain = name.rpartition(".")
-        own[int(rank.removeprefix("rank") or 0)][plain] = tensor
-    states = [(own[0], first)]
-    for rank_tensors, rank_values in zip(own[1:], others, strict=True):
+        kept[int(rank.removeprefix("rank") or 0)][plain] = tensor
+    states: list[State] = []
+    for rank_tensors, rank_values in zip(kept, of_ranks, strict=True):
         things = {
             name: first["saved"][name] if value == AS_RANK_0 else value
             for name, value in rank_values["saved"].items()
         }
-        states.append((own[0] | rank_tensors, rank_values | {"saved": things}))
+        states.append((kept[0] | rank_tensors, rank_values | {"saved": things}))
     return states
 
 

@@ -56,12 +56,12 @@ def variables_of(
     while frame is not None:
         walk.add_frame(frame)
         frame = frame.f_back
-    return walk.found
+    return walk.fingerprints
 
 
 class _Walk:
     def __init__(self, folder: str, passed: Collection[int], *, everywhere: bool) -> None:
-        self.found: dict[str, str] = {}
+        self.fingerprints: dict[str, str] = {}
         self._folder, self._passed, self._everywhere = folder, passed, everywhere
         self._seen: set[int] = set()
 
@@ -87,7 +87,7 @@ class _Walk:
         key = f"{name} in {where}"
         if isinstance(value, DataLoader):
             if FOLLOWED not in vars(value):
-                self.found[key] = NOT_PASSED
+                self.fingerprints[key] = NOT_PASSED
                 return
             for part in filter(self._is_own, parts_of(value)):
                 self._add_attributes(f"{name}.{type(part).__name__}", part, where)
@@ -96,7 +96,7 @@ class _Walk:
             if value.gi_frame is not None:
                 self.add_frame(value.gi_frame)
         elif id(value) not in self._passed and _is_small(value) and is_savable(value):
-            self.found[key] = _fingerprint(value)
+            self.fingerprints[key] = _fingerprint(value)
         elif self._is_own(value) and name.count(".") < DEEPEST:
             self._add_attributes(name, value, where)
         else:

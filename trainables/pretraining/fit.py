@@ -37,16 +37,16 @@ def config_mistakes(folder: Path, family: str, size: BodySize | None) -> list[st
 def tensor_mistakes(folder: Path, size: BodySize) -> list[str]:
     """Return which tensors of a body are missing or misshapen."""
     try:
-        found = _shapes_in(folder / "model.safetensors", size.family)
+        shapes = _shapes_in(folder / "model.safetensors", size.family)
     # safetensors raises its own type, OSError or ValueError by what is wrong.
     except Exception as error:
         return [f"model.safetensors cannot be read as safetensors: {error}"]
     wanted = body_shapes(size)
-    misshapen = [name for name in wanted if found.get(name, wanted[name]) != wanted[name]]
+    misshapen = [name for name in wanted if shapes.get(name, wanted[name]) != wanted[name]]
     return [
-        *listed(" lacks", [name for name in wanted if name not in found]),
+        *listed(" lacks", [name for name in wanted if name not in shapes]),
         *listed(
-            ":", [f"{name} has shape {found[name]}, want {wanted[name]}" for name in misshapen]
+            ":", [f"{name} has shape {shapes[name]}, want {wanted[name]}" for name in misshapen]
         ),
     ]
 

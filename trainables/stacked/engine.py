@@ -115,10 +115,9 @@ class StackedTraining:
         """Return what a run begins with; runs of one cell and seed begin alike, and those of one body share it."""
         if run.seed not in self._starts:
             start = start_of(run, self.data.shape, self.weights, self.device)
-            for other in self._starts.values():
-                start = (
-                    replace(start, body=other.body) if other.body_key == start.body_key else start
-                )
+            for neighbour in self._starts.values():
+                if neighbour.body_key == start.body_key:
+                    start = replace(start, body=neighbour.body)
             self._starts[run.seed] = start
         return self._starts[run.seed]
 
@@ -151,11 +150,9 @@ class StackedTraining:
         started = time.monotonic()
         living = [slot for slot in self.slots if not slot.progress.diverged]
         left = total = min(slot.steps_to_evaluation for slot in living)
-        while (
-            left
-            and not any(slot.progress.diverged for slot in living)
-            and time.monotonic() - started < for_s
-        ):
+        while left and time.monotonic() - started < for_s:
+            if any(slot.progress.diverged for slot in living):
+                break
             chunk = min(CHUNK_STEPS, left)
             self.train_chunk(chunk)
             left -= chunk
@@ -173,10 +170,11 @@ class StackedTraining:
         share_s = (time.monotonic() - started) / len(living)  # of the device's time
         for slot in living:
             slot.progress.elapsed_s += share_s
+        evaluations = [self._record(*pair) for pair in zip(due, scores, strict=True)]
         return [
             (slot, evaluation)
-            for slot, its in zip(due, scores, strict=True)
-            if (evaluation := self._record(slot, its)) is not None
+            for slot, evaluation in zip(due, evaluations, strict=True)
+            if evaluation is not None
         ]
 
     def train_chunk(self, num_steps: int) -> None:
@@ -184,12 +182,11 @@ class StackedTraining:
         keys = list(dict.fromkeys((slot.run.seed, slot.progress.step) for slot in self.slots))
         of_run = [keys.index((slot.run.seed, slot.progress.step)) for slot in self.slots]
         self._batches.follow(keys, of_run, self.slots[0].run.protocol.batch_size)
-        losses = torch.stack(
-            [self._step(number) for number in range(1, num_steps + 1)], 1
-        ).tolist()  # (R, S)
-        for slot, of_slot in zip(self.slots, losses, strict=True):
+        losses = [self._step(number) for number in range(1, num_steps + 1)]
+        by_run = torch.stack(losses, 1).tolist()  # (R, S)
+        for slot, run_losses in zip(self.slots, by_run, strict=True):
             if not slot.progress.diverged:
-                slot.progress.count(of_slot)
+                slot.progress.count(run_losses)
 
     def _step(self, number: int) -> Tensor:
         """Take the chunk's step `number` (from 1) of every run; return the losses before it, (R,)."""
@@ -215,14 +212,14 @@ class StackedTraining:
         scores: list[dict[str, tuple[float, float]]] = [{} for _ in due]
         for name, split in evaluated_splits(self.data, protocol).items():
             chosen = [
-                n
-                for n, slot in enumerate(due)
-                if name != "test" or wants_test(protocol, slot.progress, scores[n])
+                (slot, run_scores)
+                for slot, run_scores in zip(due, scores, strict=True)
+                if name != "test" or wants_test(protocol, slot.progress, run_scores)
             ]
-            evaluated = self._evaluate([due[n] for n in chosen], split)
-            for n, loss_and_accuracy in zip(chosen, evaluated, strict=True):
-                scores[n][name] = loss_and_accuracy
-        return [named_scores(its) for its in scores]
+            evaluated = self._evaluate([slot for slot, _ in chosen], split)
+            for (_, run_scores), loss_and_accuracy in zip(chosen, evaluated, strict=True):
+                run_scores[name] = loss_and_accuracy
+        return [named_scores(run_scores) for run_scores in scores]
 
     def _evaluate(self, slots: Sequence[StackedSlot], split: Split) -> list[tuple[float, float]]:
         assert self._model is not None
@@ -231,9 +228,8 @@ class StackedTraining:
         model = self._model
         if len(slots) < len(self.slots):
             chosen = torch.tensor([self.slots.index(slot) for slot in slots], device=self.device)
-            model = self._model_of(
-                slots, {name: p[chosen] for name, p in self._rows.parameters.items()}
-            )
+            parameters = {name: p[chosen] for name, p in self._rows.parameters.items()}
+            model = self._model_of(slots, parameters)
         with products_in(slots[0].run.protocol.precision, self.device):
             return _evaluate_stacked(model, self.data, split)
 
@@ -300,5 +296,6 @@ def _evaluate_stacked(
         labels = batch.labels.expand(model.num_runs, *batch.labels.shape)  # (R, B) or (R, B, Q)
         losses.append(example_losses(logits, labels).double())
         hits.append((logits.argmax(-1) == labels).double().flatten(1))
-    mean, accuracy = torch.cat(losses, 1).mean(1), torch.cat(hits, 1).mean(1)  # (R,)
+    mean = torch.cat(losses, 1).mean(1)  # (R,)
+    accuracy = torch.cat(hits, 1).mean(1)  # (R,)
     return list(zip(mean.tolist(), accuracy.tolist(), strict=True))

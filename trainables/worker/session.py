@@ -152,12 +152,12 @@ class Session:
             pace = self.engine.pace.as_event()
             yield [
                 Advanced(
-                    run_id=each.run_id,
-                    step=each.progress.step,
-                    evaluation=reached.get(each.slot),
+                    run_id=active.run_id,
+                    step=active.progress.step,
+                    evaluation=reached.get(active.slot),
                     **pace,
                 )
-                for each in self._active
+                for active in self._active
             ]
 
     def leave(self) -> None:
