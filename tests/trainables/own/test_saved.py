@@ -16,7 +16,7 @@ from safetensors.torch import load, save
 from torch import nn
 
 from lr_sweep.trainables.own.saved import Saved
-from lr_sweep.trainables.own.state import StateError, saved_values, state_of
+from lr_sweep.trainables.own.state import AS_RANK_0, StateError, by_rank, saved_values, state_of
 
 
 def carried(saved: Saved, resumed: Saved, spent: tuple[torch.Tensor, ...] = ()) -> set[str]:
@@ -128,3 +128,12 @@ def test_only_types_that_safetensors_has_are_saved(dtype: torch.dtype, is_saved:
     tensors, values = state_of({"numbers": numbers}, {}, {})
     restored = saved_values(load(save(tensors)), json.loads(json.dumps(values)))["numbers"]
     assert restored.view(torch.uint8).tolist() == numbers.view(torch.uint8).tolist()
+
+
+def test_another_rank_lacks_tensors_or_by_an_earlier_version_things_with_the_bits_of_rank_0() -> None:
+    model, own = torch.ones(1), torch.zeros(1)
+    first = {"saved": {"model": {"tensor": "0"}, "own": {"tensor": "1"}}}
+    earlier = {"saved": {"model": AS_RANK_0, "own": {"tensor": "1"}}}
+    for other in (first, earlier):
+        _, (tensors, values) = by_rank({"0": model, "1": model, "rank1.1": own}, first | {"ranks": [other]})
+        assert saved_values(tensors, values) == {"model": model, "own": own}

@@ -161,9 +161,14 @@ def test_a_resumed_run_has_the_same_bits(name: str, schedule: str) -> None:
     assert same_bits(resumed.state()[0], whole.state()[0])
 
 
-@pytest.mark.parametrize(("name", "schedule"), CASES)
-def test_a_stack_resumes_with_the_same_bits_and_either_engine_reads_the_other_s_state(name: str, schedule: str) -> None:
-    run = case(name, schedule)
+MOVES = [*(("unfrozen-random", *names) for names in CASES), ("frozen-pretrained", "adam", "constant")]
+
+
+@pytest.mark.parametrize(("variant", "name", "schedule"), MOVES)
+def test_a_stack_resumes_with_the_same_bits_and_either_engine_reads_the_other_s_state(
+    variant: str, name: str, schedule: str
+) -> None:
+    run = case(name, schedule, variant=variant)
     (whole, (slot,)), (again, (other,)) = stacked([run], 10), stack_of([run])
     saved, progress = whole.state(slot)
     again.load_state(other, saved, progress)

@@ -17,7 +17,6 @@ from lr_sweep.tests.support.small_runs import (
     go_on,
     numbers,
     real_valued_task,
-    run_of,
     same_bits,
     stack_of,
     stacked,
@@ -110,14 +109,3 @@ def test_runs_that_leave_and_join_in_between_change_no_bit(variant: str) -> None
         stack.remove(over)
         if stack.slots:
             stack.advance()
-
-
-def test_random_cohorts() -> None:
-    draw = random.Random(7)
-    runs = [
-        run_of("unfrozen-pretrained", learning_rate=10.0 ** -draw.uniform(1, 5), seed=draw.randrange(4))
-        for _ in range(8)
-    ]
-    alone = alone_of(runs)
-    for size in (3, 6):
-        assert_same_in(draw.sample(runs, size), alone)

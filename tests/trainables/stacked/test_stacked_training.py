@@ -19,7 +19,6 @@ from lr_sweep.tests.support.small_runs import (
     assert_one_curve_in_float64,
     go_on,
     plain,
-    plain_of,
     real_valued_task,
     run_of,
     same_bits,
@@ -29,7 +28,6 @@ from lr_sweep.tests.support.small_runs import (
     weights_for,
 )
 from lr_sweep.trainables.models.classifier import build_classifier
-from lr_sweep.trainables.parts import VARIANTS
 
 
 def test_a_batch_larger_than_the_training_split_is_refused() -> None:
@@ -78,40 +76,6 @@ def test_frozen_tensors_keep_every_bit() -> None:
                 assert torch.equal(layer.weight[0], before[f"{name}.weight"])
                 assert torch.equal(layer.transposed[0].mT, before[f"{name}.weight"])
                 assert torch.equal(layer.bias[0, 0], before[f"{name}.bias"])
-
-
-def test_every_trained_tensor_moves_and_has_the_plain_engine_s_shape() -> None:
-    for variant in VARIANTS:
-        run = run_of(variant)
-        stack, (slot,) = stacked([run], 10)
-        (ours, progress), (theirs, _) = stack.state(slot), plain(run, 10).state()
-        assert {name: t.shape for name, t in ours.items()} == {name: t.shape for name, t in theirs.items()}
-        before = stack_of([run])[0]
-        start = before.state(before.slots[0])[0]
-        assert not any(torch.equal(start[name], ours[name]) for name in start)
-        assert progress["best_step"] == 10
-
-
-@pytest.mark.parametrize("variant", ["frozen-pretrained", "unfrozen-random"])
-def test_moving_between_engines_changes_nothing(variant: str) -> None:
-    runs = sweep_of(variant)[1:3]
-    whole = [plain(run, 30) for run in runs]
-    stack, slots = stacked(runs, 10)
-    go_on(stack, 20)
-    other, others = stack_of(runs)
-    for run, slot, moved, oracle in zip(runs, slots, others, whole, strict=True):
-        from_stack = plain_of(run)
-        from_stack.load_state(*stack.state(slot))
-        assert same_bits(from_stack.state()[0], stack.state(slot)[0])
-        while from_stack.progress.step < 30:
-            from_stack.advance()
-        assert_close(from_stack.progress.curve, oracle.progress.curve, 1e-4)
-        half = plain(run, 20)
-        other.load_state(moved, *half.state())
-        assert same_bits(other.state(moved)[0], half.state()[0])
-    go_on(other, 30)
-    for moved, oracle in zip(others, whole, strict=True):
-        assert_close(moved.progress.curve, oracle.progress.curve, 1e-4)
 
 
 def test_a_diverged_run_stops_and_is_reported_at_the_plain_engine_s_step() -> None:
