@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -244,19 +244,15 @@ def engine_of(run: AnyRun, wanted: EngineName) -> EngineName:
     """Return the engine that trains a run; only the plain one reads features and has Muon."""
     if not isinstance(run, Run):
         return "own"
-    return (
-        "plain" if needs_plain(run.trained, vars(run.protocol)) else engine_for(run.model, wanted)
-    )
+    if run.protocol.optimizer == "muon" or reads_features(run):
+        return "plain"
+    return engine_for(run.model, wanted)
 
 
-def needs_plain(trained: Sequence[str], protocol: ReadFields) -> bool:
-    """Return whether only the plain engine trains such runs: it reads features, and has Muon."""
-    return protocol.get("optimizer") == "muon" or reads_features(trained, protocol)
-
-
-def reads_features(trained: Sequence[str], protocol: ReadFields) -> bool:
+def reads_features(run: Run) -> bool:
     """Return whether only the output layer is trained, without dropout: see `trainables.plain.evaluation`."""
-    return list(trained) == ["output"] and not protocol["dropout"] and not protocol["input_dropout"]
+    has_dropout = run.protocol.dropout or run.protocol.input_dropout
+    return run.trained == ("output",) and not has_dropout
 
 
 def attention_for(protocol: Protocol, model: BodySize, num_tokens: int) -> Attention | None:

@@ -280,16 +280,13 @@ class GPT2(Body):
 
     def forward(self, embeddings: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Map (B, T, D) to (B, T, D)."""
-        x = self._at_positions(embeddings)
+        num_tokens = embeddings.shape[1]
+        x = embeddings + self.wpe.weight[:num_tokens]  # (B, T, D)
         if dropout:
             x = dropout(x)
         for block in self.h:
             x = block(x, dropout)
         return self.ln_f(x)  # (B, T, D)
-
-    def _at_positions(self, embeddings: Tensor) -> Tensor:
-        num_tokens = embeddings.shape[1]
-        return embeddings + self.wpe.weight[:num_tokens]  # (B, T, D)
 
     def multiply_queries(self, factor: float) -> None:
         """Have every block's attention multiply its queries (`parametrization.query_factor`)."""

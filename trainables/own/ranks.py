@@ -65,7 +65,8 @@ class Ranks:
             for rank in range(run.processes):
                 variables = _rank_variables(rank, run.processes, port)
                 self._ranks.append(AnsweringProcess(variables))
-                given: Fields = {"rank": rank, "device": _device_of(rank, device)}
+                own_device = device if device == "cpu" else f"{device}:{rank}"
+                given: Fields = {"rank": rank, "device": own_device}
                 given |= {"run": run, "num_steps": num_steps, "folder": folder}
                 requests.append(partial(start_rank, **given))
         self._ask(requests)
@@ -187,10 +188,6 @@ class Ranks:
 def _close_all(ranks: list[AnsweringProcess]) -> None:
     while ranks:
         ranks.pop().close()
-
-
-def _device_of(rank: int, device: str) -> str:
-    return device if device == "cpu" else f"{device}:{rank}"
 
 
 def _rendezvous() -> tuple[TCPStore, int]:

@@ -98,7 +98,7 @@ MAX_FEATURE_BYTES = 2**30
 
 def can_cache(run: Run, data: TaskData) -> bool:
     """Return whether a run's features are computed once."""
-    if not reads_features(run.trained, vars(run.protocol)):
+    if not reads_features(run):
         return False
     if data.augment is not None or data.draw is not None:
         return False
