@@ -29,14 +29,14 @@ from lr_sweep.common.text import counted
 MIN_EVALUATIONS = 6
 """Fewest evaluations of a run from which a rise is tested."""
 QUARTER, MIN_WINDOW = 4, 3
-"""Divisor of a run's evaluations, and fewest evaluations, that the last part of its curve has."""
+"""The last part of a curve is a quarter of its evaluations, and at least three."""
 STILL_RISING = 0.005
 """Largest rise that counts as none, in the metric's unit."""
 STUCK_EVALUATIONS = 4
 """Fewest evaluations of a cell that are not all equal by chance."""
 STUCK_SHARE = 0.5
-"""Least share of a cell's evaluations that have its highest accuracy, below 100%, if the cell is stuck: as of a model
-that reads nothing and names one class, now and then a rarer one."""
+"""Share of a cell's evaluations at its highest accuracy, if that is below 100%, from which the cell is stuck. A model
+that reads nothing names the commonest class, and now and then a rarer one."""
 
 
 class Rise(NamedTuple):

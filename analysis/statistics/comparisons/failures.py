@@ -78,7 +78,7 @@ def failures_among(
 
 
 def _largest_gap(at_chosen: Floats, num_runs: int) -> float:
-    """Return how far below another run the worst of some runs lies by noise, but in 1% of cells."""
+    """Return the gap below a good run that noise gives the worst of some runs in 1% of cells."""
     quantile = float(stdtrit(len(at_chosen) - 1, 1 - OUTLIER / num_runs))
     return math.sqrt(2) * float(at_chosen.std(ddof=1)) * quantile
 
@@ -86,7 +86,7 @@ def _largest_gap(at_chosen: Floats, num_runs: int) -> float:
 def failed_runs(values: Floats, is_fraction: bool) -> Bools:
     """Return which runs lie far below the others of their cell.
 
-    `values`: ... x cells x runs, more is better; NaN: none. `is_fraction`: of the metric.
+    `values`: ... x cells x runs, more is better; NaN: no value. `is_fraction`: whether the metric is one.
     """
     medians = _lower_medians(values)
     deviations = _lower_medians(np.abs(values - medians))
@@ -96,7 +96,7 @@ def failed_runs(values: Floats, is_fraction: bool) -> Bools:
 
 
 def _lower_medians(values: Floats) -> Floats:
-    """Return the middle value of each cell, of two the lower one: ... x cells x 1; NaN: the cell has none."""
+    """Return the lower median of each cell, ... x cells x 1; NaN: the cell has no value."""
     if values.shape[-1] == 0:
         return np.full((*values.shape[:-1], 1), np.nan)
     middle = np.maximum(num_known(values)[..., None] - 1, 0) // 2

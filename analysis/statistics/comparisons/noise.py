@@ -30,7 +30,7 @@ from lr_sweep.analysis.statistics.selection.summary import (
 )
 
 NO_SPREAD = 1e-9
-"""Largest share of the values that a standard deviation has if all seeds have one value: rounding."""
+"""Standard deviation, as a share of the values, up to which it is rounding: all seeds have one value."""
 WINDOW = 3
 """Learning rates of a window: the one that is compared first, then its two neighbours."""
 ENOUGH_SEEDS = 5
@@ -187,13 +187,16 @@ class Sampled(NamedTuple):
 
     @property
     def means(self) -> Floats:
-        """Over these; NaN: none has."""
+        """Means over these seeds; NaN: a cell without values."""
         with undefined_is_nan():
             return np.nansum(self.values, -1) / self.counts
 
 
 def sampled(cells: Sequence[CellValues], rates: Iterable[float]) -> Sampled:
-    """Return the values of each cell at one of its rates; NaN, or a rate that it lacks: none."""
+    """Return the values of each cell at one learning rate each.
+
+    A cell has no values at NaN, or at a rate that it did not try.
+    """
     num_seeds = max((cell.values.shape[1] for cell in cells), default=0)
     pairs = zip(cells, rates, strict=True)
     windows = [cell.window(rate, num_seeds) for cell, rate in pairs]

@@ -28,7 +28,7 @@ from .noise import (
 from .spending import nominal_levels
 
 FEWEST_SEEDS = 3
-"""Least number of seeds of both variants of a pair that is tested: of two, the noise is not known."""
+"""Fewest seeds of both variants of a pair that is tested: two seeds do not show the noise."""
 FIRST_LOOK = 4
 """Fresh seeds of both variants at the first test, where a pair is tested after every seed."""
 

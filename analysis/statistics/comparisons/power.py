@@ -15,8 +15,8 @@ from .pair_tests import FEWEST_SEEDS
 POWER = 0.8
 """Share of studies in which a difference is to be found."""
 POOLED_RATES = 2
-"""Learning rates whose noise few own seeds seem to have: it is pooled over three, and at least that of
-the rate itself."""
+"""Learning rates whose runs, in effect, show the noise of a variant with few seeds. The noise is pooled over three
+rates, but never below that of the rate itself."""
 NUM_QUANTILES = 200
 """Quantiles of a distribution over which a function is averaged."""
 

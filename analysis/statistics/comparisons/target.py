@@ -38,7 +38,7 @@ from .noise import NO_SPREAD, Noise, welch
 from .pair_tests import FEWEST_SEEDS
 
 LOCAL = 0.2
-"""Logarithm of steps to each side of a crossing that a curve is fitted to."""
+"""Distance in log steps, on both sides of a crossing, within which a curve is fitted."""
 LEAST_FITTED = 6
 """Smallest number of evaluations of a fit."""
 AFTER_BEST = 2
@@ -156,7 +156,10 @@ def crossings(
 
 
 def _crossing(fit: Floats) -> tuple[float, float]:
-    """Return where a parabola, its constant first, rises through 0, and its slope there; nowhere, or a line: at 0."""
+    """Return where a parabola rises through 0, and its slope there; `fit` has the constant first.
+
+    For a line, and for a parabola that rises through 0 nowhere, the place is 0.
+    """
     parabola = np.pad(fit, (0, 3 - len(fit)))
     constant, slope, bend = parabola.tolist()
     square = slope**2 - 4 * bend * constant

@@ -82,7 +82,7 @@ class OneRate(NamedTuple):
     over: str
     """The leader after tuning."""
     is_opposite: bool
-    """Whether `over` certainly beats `winner` after tuning; else neither does."""
+    """Whether `over` certainly beats `winner` after tuning; if not, neither beats the other."""
     rates: tuple[float, ...]
     differences: tuple[float, float]
     """The smallest and the largest lead at these rates."""

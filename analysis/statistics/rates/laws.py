@@ -24,7 +24,7 @@ from lr_sweep.analysis.statistics.selection.best import (
 )
 
 LEAST_SIZES = 3
-"""Through two there is always a line."""
+"""Fewest sizes of a law: a line always passes through two."""
 OWN_DOF = 2
 """Degrees of freedom that the optima's standard errors have together."""
 COLUMNS = (
@@ -120,7 +120,7 @@ def series_of(axes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _sizes(axes: pd.DataFrame) -> list[str]:
-    """Return the numeric axes, without those that are others by another name."""
+    """Return the numeric axes; of axes that always change together, the first one."""
     sizes: list[str] = []
     for axis in (str(name) for name in axes if _is_size(axes[name])):
         follows = [_follows(axes, size, axis) and _follows(axes, axis, size) for size in sizes]

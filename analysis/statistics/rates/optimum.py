@@ -46,16 +46,17 @@ NOISE_REACH = 1.0
 NOISIER = 100.0
 """Ratio of two variances that equal noise exceeds in 1% of pairs of rates with three seeds."""
 STEEPEST = 9.0
-"""A rate that falls behind by this many times what the last one did lies beyond a cliff, as does the first one beside
-the best by what those on the other side did. It and those after it are left out."""
+"""A rate lies beyond a cliff if it falls behind by this many times what the rate before it did. The first rate beside
+the best is compared with those on the other side. Rates beyond a cliff are left out."""
 LOPSIDED = 3.0
 """A side that falls by more than this many times what the other one does has a cliff, or nearly: the optimum is
 somewhere between the rates that are clearly worse."""
 MISFIT = 0.95
-"""A misfit larger than such a share of what noise gives is none of noise: the powers do not hold."""
+"""Quantile of the misfits that noise alone gives. Beyond it the powers do not hold."""
 CALIBRATED = 0.2
-"""Share of the limit of a misfit by Student's t: exponents that suit each candidate hide part of its misfit. With
-`TIED`, 95 to 97% of simulated intervals hold. All of the limit counts where too few rates can show that a fit holds."""
+"""Share of the limit of a misfit by Student's t that is used, as exponents that suit each candidate hide part of its
+misfit. With `TIED`, 95 to 97% of simulated intervals hold. Where too few rates can show that a fit holds, the whole
+limit is used."""
 TIED = 2.0
 """Standard errors of a difference: an interval has the rates beside the best that are behind by no more."""
 ERROR_SHARE, CUT_ERROR_SHARE = 0.24, 0.37
@@ -263,7 +264,10 @@ def is_lopsided(curve: Curve) -> bool:
 
 
 def _fall(falls: Floats, away: int) -> float:
-    """Return how far the rate so many steps away is behind, or the last one; of a single one by a line; 0: all tie."""
+    """Return how far behind a side is so many steps away: at its last rate, if it has fewer.
+
+    With a single rate, the fall is taken to continue in a line. A side without rates does not fall.
+    """
     if len(falls) < 2:
         return float(falls.sum()) * away
     return float(falls[min(away, len(falls)) - 1])
@@ -272,8 +276,8 @@ def _fall(falls: Floats, away: int) -> float:
 def _worse_rates(curve: Curve, variance: float, dof: int) -> tuple[float, float]:
     """Return the nearest rates on both sides that are clearly worse than the best: a single peak lies between them.
 
-    Where none is, that is the end of those tried. By Student's t with the noise of the rates near the best: `variance`
-    of a mean.
+    On a side without such a rate, it is the last rate that was tried. Student's t decides, with the noise of the rates
+    near the best; `variance` is that of a mean.
     """
     limit = stdtrit(dof, CLEAR) * math.sqrt(2 * variance)
     num_close = [_num_leading(side) for side in curve.sides(curve.falls <= limit)]
@@ -313,8 +317,8 @@ def _moments(falls: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats]
     """Sum over the rates of a side, without a bend and with one, for each exponent and candidate.
 
     Returns:
-        The weights, and they times y and times y squared, less what the bend explains; and the weights times the fall
-        of the bend, and times fall and y: 0 without a bend.
+        Both have five sums: of the weights, of weights times y, and of weights times y squared, each less what the bend
+        explains; then of weights times the fall of the bend, and of weights times that fall and y (0 without a bend).
     """
     fall = (weights * falls).sum(-1)
     fall_y = (weights * falls * y).sum(-1)

@@ -176,7 +176,10 @@ class Curve(NamedTuple):
 
 
 def vertex(curve: Curve) -> float:
-    """Return where the parabola through the best rate and those beside it is highest; one has no value: the best."""
+    """Return the top of the parabola through the best rate and its two neighbours, as log10 of a rate.
+
+    If a neighbour has no value, it is the best rate itself.
+    """
     best = curve.best
     x, y = curve.away, -curve.falls
     slope_before = y[best - 1] / x[best - 1]

@@ -48,9 +48,9 @@ GROUP = CELL[:2]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StudySummary:
-    """A study's numbers at three levels. Accuracies are fractions; standard errors are of the mean over seeds.
+    """A study's numbers at three levels: runs, learning rates and cells.
 
-    Of another metric than accuracy the columns have the same names.
+    Values are in the unit of the study's metric, accuracies as fractions. Standard errors are of the mean over seeds.
     """
 
     runs: pd.DataFrame
