@@ -81,9 +81,7 @@ class BackgroundWorker(Generic[K]):
             problem, began_s = None, time.monotonic()
             try:
                 self._action(key)
-            except (
-                Exception
-            ) as error:  # whatever it is, the main thread continues; `on_problem` reports it
+            except Exception as error:  # the main thread continues; `on_problem` reports it
                 problem = error
                 if not self.failing:
                     self._on_problem(problem)

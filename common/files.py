@@ -84,10 +84,8 @@ def remove_below(root: Path, path: Path) -> None:
     folder = os.open(root, os.O_RDONLY)
     try:
         for inner in folders:
-            outer, folder = (
-                folder,
-                os.open(inner, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder),
-            )
+            outer = folder
+            folder = os.open(inner, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
             os.close(outer)
         if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
             shutil.rmtree(name, dir_fd=folder)
@@ -105,19 +103,19 @@ def partial_path(path: Path) -> Path:
 def remove_dead_partials(*folders: Path) -> None:
     """Remove what processes of this machine and user left in folders as they died while they wrote."""
     for path in [path for folder in folders for path in folder.glob(".*.partial")]:
+        pid = _writer(path)
         with suppress(OSError):  # gone by now, or not this user's to remove
-            if (
-                _writer(path) is not None
-                and not is_being_written(path)
-                and path.lstat().st_uid == os.geteuid()
-            ):
+            if pid and not _runs(pid) and path.lstat().st_uid == os.geteuid():
                 remove_below(path.parent, path)
 
 
 def is_being_written(partial: Path) -> bool:
     """Return whether a process of this machine that runs now may be writing what `partial_path` returned."""
-    if (pid := _writer(partial)) is None:
-        return False
+    pid = _writer(partial)
+    return pid is not None and _runs(pid)
+
+
+def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):  # no process has so large a number
@@ -129,8 +127,8 @@ def is_being_written(partial: Path) -> bool:
 
 def _writer(partial: Path) -> int | None:
     """Return the process that writes, or wrote; None: one of another machine, or of an earlier version."""
-    found = _PARTIAL.fullmatch(partial.name)
-    return int(found["pid"]) if found and found["host"] == _host() else None
+    match = _PARTIAL.fullmatch(partial.name)
+    return int(match["pid"]) if match and match["host"] == _host() else None
 
 
 def _host() -> str:
@@ -292,8 +290,8 @@ def hash_file(path: Path, algorithm: str = "sha256") -> str:
 
 def hash_once(path: Path) -> str:
     """Return a file's sha256, which a process computes again only if the file changes; raises as `open_plain`."""
-    found = path.stat()
-    return _hash_at(path, found.st_mtime_ns, found.st_size)
+    status = path.stat()
+    return _hash_at(path, status.st_mtime_ns, status.st_size)
 
 
 @cache
@@ -311,9 +309,8 @@ def lead_nowhere(descriptor: int) -> None:
 
 def follow_umask(path: Path) -> None:
     """Give a file, which safetensors made for its owner alone, the permissions that new files have in its folder."""
-    new = path.with_name(
-        f"{path.name}.mode"
-    )  # made to look at: a process can ask for its umask only by changing it
+    # A file is made to look at: a process can ask for its umask only by changing it.
+    new = path.with_name(f"{path.name}.mode")
     new.touch()
     try:
         with suppress(PermissionError):  # a file system without permissions
@@ -339,18 +336,15 @@ def load_yaml(source: str | Path, kind: str = "safe") -> Any:
     """
     from ruamel.yaml import YAML  # late: most commands read none
 
-    text = (
-        source
-        if isinstance(source, str)
-        else read_plain(source, MOST_YAML).decode(errors="replace")
-    )
-    if len(text) > MOST_YAML:
+    if isinstance(source, Path):
+        source = read_plain(source, MOST_YAML).decode(errors="replace")
+    if len(source) > MOST_YAML:
         raise OSError(
             errno.EFBIG,
             f"YAML of more than {MOST_YAML:,} characters takes minutes: write it as JSON",
         )
     yaml = YAML(typ=kind, pure=True)
-    if (root := yaml.compose(as_version_1_2(text))) is None:
+    if (root := yaml.compose(as_version_1_2(source))) is None:
         return None
     _num_values(root, {})
     return yaml.constructor.construct_document(root)
@@ -366,8 +360,8 @@ def _num_values(node: Any, known: dict[int, int]) -> int:
     if id(node) not in known:
         known[id(node)] = MOST_YAML
         parts = node.value if isinstance(node.value, list) else ()
-        below = (each for part in parts for each in (part if isinstance(part, tuple) else [part]))
-        known[id(node)] = 1 + sum(_num_values(each, known) for each in below)
+        below = (child for part in parts for child in (part if isinstance(part, tuple) else [part]))
+        known[id(node)] = 1 + sum(_num_values(child, known) for child in below)
     if known[id(node)] >= MOST_YAML:
         raise YAMLError(f"its aliases (*name) make more than {MOST_YAML:,} values: write them out")
     return known[id(node)]

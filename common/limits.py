@@ -6,14 +6,17 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-Count = Annotated[int, Interval(ge=1, le=10**9)]
-Steps = Annotated[int, Interval(ge=1, le=10**12)]
-"""Gradient steps; sums of them fit into int64."""
-Seed = Annotated[int, Interval(ge=0, lt=2**63)]
+MOST_SEEDS = 2**63
 """Records hold seeds as int64."""
+LARGEST = 1e30
+"""Computations are in float32, which ends at 3e38."""
+
+Count = Annotated[int, Interval(ge=1, le=1_000_000_000)]
+Steps = Annotated[int, Interval(ge=1, le=1_000_000_000_000)]
+"""Gradient steps; sums of them fit into int64."""
+Seed = Annotated[int, Interval(ge=0, lt=MOST_SEEDS)]
 Dimension = Annotated[int, Interval(ge=1, le=1_000_000)]
 Fraction = Annotated[float, Interval(ge=0, lt=1)]
-Positive = Annotated[float, Interval(gt=0, le=1e30)]
-"""Computations are in float32, which ends at 3e38."""
-NotNegative = Annotated[float, Interval(ge=0, le=1e30)]
+Positive = Annotated[float, Interval(gt=0, le=LARGEST)]
+NotNegative = Annotated[float, Interval(ge=0, le=LARGEST)]
 LearningRate = Annotated[float, Interval(gt=0, le=10)]

@@ -37,9 +37,8 @@ def shown_uri(uri: str) -> str:
     if ":" not in uri:  # a path, or a pattern
         return uri
     (head, user, address, query), *_ = _ADDRESS.findall(uri)
-    if set(user) & set(
-        "?#"
-    ):  # of a password, or of a query with an `@`: what follows may be secret, too
+    # The sign is of a password, or of a query with an `@`: what follows may be secret, too.
+    if set(user) & set("?#"):
         return f"{head}..."
     return head + address + ("?..." if query else "")
 

@@ -56,10 +56,10 @@ class Found:
     def facts(self) -> dict[str, Any]:
         """Return the content as a JSON object; empty if it is none."""
         try:
-            found = json.loads(self.content)
+            content = json.loads(self.content)
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
 
 
 class ObjectStore:
@@ -94,8 +94,8 @@ class ObjectStore:
         asked = {"Bucket": self._bucket, "Prefix": self._key(f"{folder}/" if folder else "")}
         while asked:
             page = self._answer(partial(self._client.list_objects_v2, **asked))
-            for found in page.get("Contents", ()):
-                yield found["Key"].removeprefix(self._key("")), found["ETag"]
+            for stored in page.get("Contents", ()):
+                yield stored["Key"].removeprefix(self._key("")), stored["ETag"]
             following = page.get("NextContinuationToken")
             asked = asked | {"ContinuationToken": following} if following else {}
 
@@ -142,10 +142,8 @@ class ObjectStore:
 
     def upload(self, path: Path, name: str) -> None:
         """Put a file, which may be large, as the object of this name; FileNotFoundError: there is no such file."""
-        with (
-            path.open("rb") as file,
-            _problems(),
-        ):  # by its path, one that is replaced now may have another's length
+        # Opened here: of a path that is replaced now, boto3 might send another file's length.
+        with path.open("rb") as file, _problems():
             self._client.upload_fileobj(file, self._bucket, self._key(name))
 
     def write_if(self, version: str | None, name: str, content: bytes) -> str | None:
@@ -158,10 +156,9 @@ class ObjectStore:
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
 
         def put() -> str | None:
+            place = self._object(name)
             try:
-                return str(
-                    self._client.put_object(**self._object(name), Body=content, **condition)["ETag"]
-                )
+                return str(self._client.put_object(**place, Body=content, **condition)["ETag"])
             except ClientError as error:
                 if error.response["Error"]["Code"] in _CONDITION_FAILED:
                     return None
@@ -184,12 +181,10 @@ class ObjectStore:
                 if time.monotonic() + pause_s > end:
                     raise
                 if not self._has_warned:
-                    log.warning(
-                        "%s: %s; trying again for %.0f s",
-                        self.uri,
-                        reason(problem),
-                        self.patience_s,
+                    text = (
+                        f"{self.uri}: {reason(problem)}; trying again for {self.patience_s:.0f} s"
                     )
+                    log.warning(text)
                 self._has_warned = True
             time.sleep(pause_s * random.uniform(0.5, 1.0))  # not all threads at once
             pause_s = min(2 * pause_s, longest_s)
@@ -206,11 +201,8 @@ def local_path(location: str) -> Path | None:
     if "://" not in location:
         return Path(location)
     parts = urlsplit(location)
-    return (
-        Path(unquote(parts.path))
-        if parts.scheme == "file" and parts.netloc in ("", "localhost")
-        else None
-    )
+    is_here = parts.scheme == "file" and parts.netloc in ("", "localhost")
+    return Path(unquote(parts.path)) if is_here else None
 
 
 def checked(uri: str) -> str:

@@ -27,18 +27,18 @@ def source_versions(modules: Iterable[str]) -> dict[str, str]:
 
     Top-level packages that are not ours must have been imported.
     """
-    left, found = list(modules), dict[str, Path]()
+    left, files = list(modules), dict[str, Path]()
     packages = {DATASETS, *map(_package, left)}
     while left:
         module = left.pop()
-        path = None if module in found else _file_of(module)
+        path = None if module in files else _file_of(module)
         if path is not None:
-            found[module] = path
+            files[module] = path
             package = module if path.name == "__init__.py" else module.rpartition(".")[0]
             left += [
                 name for name in _imported(path, package) if name != _package(name) in packages
             ]
-    return {_name_of(module, path): _version(path) for module, path in sorted(found.items())}
+    return {_name_of(module, path): _version(path) for module, path in sorted(files.items())}
 
 
 def version_here(file: str) -> str | None:
@@ -68,13 +68,13 @@ def _spans_without_code(source: str) -> list[tuple[tuple[int, int], tuple[int, i
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type != tokenize.NL
     ]
-    found = [token for token in tokens if token.type == tokenize.COMMENT]
+    ignored = [token for token in tokens if token.type == tokenize.COMMENT]
     code = [token for token in tokens if token.type != tokenize.COMMENT]
     types = [tokenize.NEWLINE, *(token.type for token in code)]
     for token, before, after in zip(code, types, types[2:], strict=False):
         if before in _STARTS and token.type == tokenize.STRING and after == tokenize.NEWLINE:
-            found.append(token)
-    return sorted((token.start, token.end) for token in found)
+            ignored.append(token)
+    return sorted((token.start, token.end) for token in ignored)
 
 
 def _version(path: Path) -> str:

@@ -59,9 +59,8 @@ def decimals_text(
     """
     if math.isnan(value):
         return NO_VALUE
-    value = (
-        round(value, EXACT) + 0.0
-    )  # one that was computed in two ways is written alike; and no -0.0
+    # One that was computed in two ways is written alike; and no -0.0.
+    value = round(value, EXACT) + 0.0
     decimals = max(decimals, _places(round(unsure, EXACT), digits))
     if value and not round(value, decimals):
         decimals = _places(value, 1)

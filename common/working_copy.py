@@ -71,27 +71,22 @@ def pull(store: ObjectStore, copy: Path, *, weights: bool = False, curves: bool 
     """
     with reachable(store.uri):
         known, has_curves = _fetched(copy), _has_curves(copy)
-        if (found := store.find(FORMAT_FILE)) is not None:
-            write_bytes(copy / FORMAT_FILE, found.content, durable=False)
+        if (format_file := store.find(FORMAT_FILE)) is not None:
+            write_bytes(copy / FORMAT_FILE, format_file.content, durable=False)
         elif strange := next((name for name, _ in store.listed() if name != LOCK), None):
             raise StoreError(
                 f"{store.uri} holds {strange!r} and no record of ours (no {FORMAT_FILE}): choose another prefix"
             )
         gone, wanted = _differing(store, copy, "runs", known)
-        _fetch(
-            store, copy, wanted
-        )  # before curves are listed: a writer uploads a run's curve before its row
-        ended = (
-            {path.name for path in (copy / "runs").glob("*.parquet")} | _names(wanted)
-        ) - _names(gone)
+        # Before curves are listed: a writer uploads a run's curve before its row.
+        _fetch(store, copy, wanted)
+        ended = _files_of(copy, "runs") - _names(gone) | _names(wanted)
         for folder in ("curves", "studies", *(["pretrained"] if weights else [])):
             gone_here, changed = _differing(store, copy, folder, known)
             if folder == "curves" and not (curves or has_curves):
-                changed = {
-                    name: version
-                    for name, version in changed.items()
-                    if Path(name).name not in ended
-                }
+                left_out = [name for name in changed if Path(name).name in ended]
+                for name in left_out:
+                    del changed[name]
             gone += gone_here if folder != "pretrained" else []
             wanted |= changed
         _fetch(store, copy, wanted)
@@ -100,10 +95,12 @@ def pull(store: ObjectStore, copy: Path, *, weights: bool = False, curves: bool 
 
 def _has_curves(copy: Path) -> bool:
     """Return whether the copy has the curve of each row: commands that read curves may be at work there."""
-    rows, curves = (
-        {path.name for path in (copy / folder).glob("*.parquet")} for folder in ("runs", "curves")
-    )
-    return bool(rows) and rows <= curves
+    rows = _files_of(copy, "runs")
+    return bool(rows) and rows <= _files_of(copy, "curves")
+
+
+def _files_of(copy: Path, folder: str) -> set[str]:
+    return {path.name for path in (copy / folder).glob("*.parquet")}
 
 
 def _names(files: Iterable[str]) -> set[str]:
@@ -120,8 +117,8 @@ def _fetch(store: ObjectStore, copy: Path, versions: Mapping[str, str]) -> None:
         if name.endswith(".safetensors"):
             with suppress(FileNotFoundError):
                 store.download(name, path)
-        elif (found := store.find(name)) is not None:
-            write_bytes(path, found.content, durable=False)
+        elif (stored := store.find(name)) is not None:
+            write_bytes(path, stored.content, durable=False)
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(fetch, versions))
@@ -153,9 +150,8 @@ Fetched = dict[str, tuple[str, int]]
 
 def _fetched(copy: Path) -> Fetched:
     try:
-        return {
-            name: tuple(known) for name, known in json.loads((copy / FETCHED).read_text()).items()
-        }
+        known = json.loads((copy / FETCHED).read_text())
+        return {name: tuple(versions) for name, versions in known.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 

@@ -30,7 +30,7 @@ def load_checked(name: str, definition: Task, options: Any, data_dir: Path) -> T
     if wrong := list(mismatches(data, declared)):
         raise DataError(
             f"{name}: what `load` returns is not what `shape` declares:\n"
-            + "\n".join(f"  {each}" for each in wrong)
+            + "\n".join(f"  {mismatch}" for mismatch in wrong)
             + "\nCorrect the task's `load` or its `shape`; datasets/task.py says what each returns."
         )
     return data
@@ -70,8 +70,8 @@ def _split_mismatches(name: str, split: Split, declared: TaskShape) -> Iterator[
     num_examples = len(split.labels)
     if not num_examples:
         yield f"{name}: got no examples, want one or more"
-    each, tokens = (num_examples,), (num_examples, declared.num_tokens)
-    answers = each if declared.num_answers == 1 else (num_examples, declared.num_answers)
+    examples, tokens = (num_examples,), (num_examples, declared.num_tokens)
+    answers = examples if declared.num_answers == 1 else (num_examples, declared.num_answers)
     if declared.num_token_ids is not None:
         ids = 0, declared.num_token_ids - 1
         yield from _mismatch(
@@ -92,7 +92,12 @@ def _split_mismatches(name: str, split: Split, declared: TaskShape) -> Iterator[
     )
     if split.lengths is not None:
         yield from _mismatch(
-            f"{name}.lengths", split.lengths, each, "int64", "num_tokens", (1, declared.num_tokens)
+            f"{name}.lengths",
+            split.lengths,
+            examples,
+            "int64",
+            "num_tokens",
+            (1, declared.num_tokens),
         )
 
 

@@ -161,7 +161,8 @@ class TaskData:
         names = ("train", "validation", "test", "scale", "shift")
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         return dataclasses.replace(
-            self, **{name: each.to(device) for name, each in given.items() if each is not None}
+            self,
+            **{name: tensor.to(device) for name, tensor in given.items() if tensor is not None},
         )
 
     def tokens(self, inputs: Tensor) -> Tensor:

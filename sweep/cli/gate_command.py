@@ -82,7 +82,7 @@ def gate(
     from lr_sweep.analysis.judge.stream import refuse_accepted
 
     opt.not_together(accept=accept, drift=drift)
-    guards = [Guard.read(each) for each in guard or ()]
+    guards = [Guard.read(text) for text in guard or ()]
     reading = reading_of(columns, where, lower_is_better, higher_is_better)
     words = ["gate", str(baseline), shown_uri(table), *["--accept"] * accept]
     candidate = named(partial(read_side, table, reading, guards), words, json=json)
@@ -96,13 +96,13 @@ def gate(
         text = compared.drift_text()
         opt.say(text or "no drift")
         return int(bool(text))
-    found = (
+    verdict = (
         compared.streamed(stream, " ".join([shown_uri(table), *(where or ())]))
         if stream
         else compared.gate()
     )
     if json:
-        opt.print_json({"format": 1, **asdict(found)})
+        opt.print_json({"format": 1, **asdict(verdict)})
     else:
-        opt.say(found.text())
-    return CODES[found.decision]
+        opt.say(verdict.text())
+    return CODES[verdict.decision]

@@ -93,22 +93,22 @@ def judge(
         raise UserError(f"--target: got {target:g}, want a number")
     reading = reading.but(Reading(equal_within=equal_within, target=target))
     words = ["judge", *map(shown_uri, tables)]
-    found = named(partial(judged, tables, reading), words, json=json)
+    table = named(partial(judged, tables, reading), words, json=json)
     if decide is not None:
-        found = on_fresh_seeds(found, decide)
-    out = out or Path("judged") / found.study.info.study
-    written = write_judged(found.study, out, latex=latex)
+        table = on_fresh_seeds(table, decide)
+    out = out or Path("judged") / table.study.info.study
+    written = write_judged(table.study, out, latex=latex)
     if save is not None:
-        save_reading(save, found.reading, found.study.about_table)
-    decided = None if decide is None else fresh_text(found.study.summary)
+        save_reading(save, table.reading, table.study.about_table)
+    decided = None if decide is None else fresh_text(table.study.summary)
     code = int(strict and written.num_problems > 0)
     if json:
-        opt.print_json(judged_json(found.study, written) | {"decided": decided})
+        opt.print_json(judged_json(table.study, written) | {"decided": decided})
         return code
-    read_as, *remarks = found.study.about_table
-    opt.say("\n".join([read_as, *found.warnings]))
+    read_as, *remarks = table.study.about_table
+    opt.say("\n".join([read_as, *table.warnings]))
     opt.say(f"\n{written.text}\n")
-    notes = [line for line in remarks if line not in [*found.warnings, *written.text.splitlines()]]
+    notes = [line for line in remarks if line not in [*table.warnings, *written.text.splitlines()]]
     opt.say("\n".join(f"- {line}" for line in notes))
     if save is not None:
         opt.say(f"saved      {save}: give it as --columns {save}")

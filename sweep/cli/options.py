@@ -201,7 +201,7 @@ def study_names(given: list[str] | None, results: Directory) -> list[str]:
     if given and results.uri is None:
         check_format(results.root)  # first: without a record, every study would be unknown
     recorded = recorded_studies(results.root)
-    return [_study_name(each, recorded) for each in given or ()]
+    return [_study_name(name, recorded) for name in given or ()]
 
 
 def _study_name(given: str, recorded: Collection[str]) -> str:
@@ -253,9 +253,9 @@ def print_json(content: object) -> None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple | range):
-        return [_plain(each) for each in value]
+        return [_plain(entry) for entry in value]
     if isinstance(value, datetime):
         return value.isoformat()
     if hasattr(value, "tolist"):  # an array of pandas

@@ -45,15 +45,15 @@ def collect(
     Raises UserError if another process writes.
     """
     with storage_problems(results.root), results.writing("gc"):
-        found = find_garbage(results, only)
-        for note in found.notes:
+        garbage = find_garbage(results, only)
+        for note in garbage.notes:
             say(f"note: {note}")
-        if not found.files:
+        if not garbage.files:
             say("nothing to remove")
-        for kind, files in found.files.items():
+        for kind, files in garbage.files.items():
             say(f"{kind}: {_size(files)}: {CONSEQUENCES[kind]}")
-        if chosen := [kind for kind in found.files if agreed(kind)]:
-            removed = list(dict.fromkeys(path for kind in chosen for path in found.files[kind]))
+        if chosen := [kind for kind in garbage.files if agreed(kind)]:
+            removed = list(dict.fromkeys(path for kind in chosen for path in garbage.files[kind]))
             size = _size(removed)
             for path in removed:
                 _remove(results.root, path)
@@ -62,42 +62,42 @@ def collect(
 
 def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
     """Look for what can go. Reads one run at a time, and holds no more than the files' names."""
-    found = Garbage({kind: [] for kind in KINDS}, [])
-    found.files[LEFTOVERS] += leftovers(results)
+    garbage = Garbage({kind: [] for kind in KINDS}, [])
+    garbage.files[LEFTOVERS] += leftovers(results)
     if set(only) - {LEFTOVERS}:
         try:
-            _find_runs(results, found)
+            _find_runs(results, garbage)
         except RecordError as error:
-            found.notes.append(
+            garbage.notes.append(
                 f"{error}. What studies want is unknown until then, so only {LEFTOVERS} are listed"
             )
     links = {
-        path: link for paths in found.files.values() for path in paths if (link := _link_to(path))
+        path: link for paths in garbage.files.values() for path in paths if (link := _link_to(path))
     }
     named = sorted(set(links.values()))
-    found.notes.extend(
+    garbage.notes.extend(
         f"{link} is a link: it and what it leads to are left alone" for link in named
     )
     kept = {
-        kind: [path for path in found.files[kind] if path not in links]
+        kind: [path for path in garbage.files[kind] if path not in links]
         for kind in KINDS
         if kind in only
     }
-    return found._replace(files={kind: paths for kind, paths in kept.items() if paths})
+    return garbage._replace(files={kind: paths for kind, paths in kept.items() if paths})
 
 
 def _link_to(path: Path) -> Path | None:
     """Return the first link on the way to a path; None: neither a folder above it nor itself is one."""
-    return next((each for each in (*reversed(path.parents), path) if each.is_symlink()), None)
+    return next((folder for folder in (*reversed(path.parents), path) if folder.is_symlink()), None)
 
 
-def _find_runs(results: Results, found: Garbage) -> None:
+def _find_runs(results: Results, garbage: Garbage) -> None:
     budgets = _wanted_budgets(results)
     for run_id in recorded_ids(results):
         try:
             row = read_sound_row(results, run_id)
         except RecordError as error:
-            found.notes.append(str(error))
+            garbage.notes.append(str(error))
             continue
         wanted = run_id in budgets
         folder = results.checkpoints(run_id)
@@ -108,11 +108,11 @@ def _find_runs(results: Results, found: Garbage) -> None:
             and State(row["status"]).over
             and (not wanted or state_of(budgets[run_id], row, started=True).over)
         ):
-            found.files[CHECKPOINTS] += saved
+            garbage.files[CHECKPOINTS] += saved
         if not wanted:
             # The row first: a row without its curve would count as done.
             paths = (results.run(run_id), results.curve(run_id), results.log(run_id))
-            found.files[UNWANTED] += [path for path in paths if path.exists()] + saved
+            garbage.files[UNWANTED] += [path for path in paths if path.exists()] + saved
 
 
 def _wanted_budgets(results: Results) -> dict[str, int]:

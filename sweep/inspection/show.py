@@ -128,15 +128,15 @@ def find_run(results: Results, given: str, columns: Sequence[str] = ()) -> Recor
             f"`ls` lists all runs"
         )
     known = run_state.known_ids(results)
-    found = sorted(run_id for run_id in known if run_id.startswith(given))
-    if len(found) == 1:
-        wanted = run_state.read_all_wanted(results, found[0])
-        (run,) = run_state.known_runs(results, wanted, columns, found[0])
+    run_ids = sorted(run_id for run_id in known if run_id.startswith(given))
+    if len(run_ids) == 1:
+        wanted = run_state.read_all_wanted(results, run_ids[0])
+        (run,) = run_state.known_runs(results, wanted, columns, run_ids[0])
         return run
-    if found:
-        shown = ", ".join(found[:MAX_CANDIDATES])
+    if run_ids:
+        shown = ", ".join(run_ids[:MAX_CANDIDATES])
         raise UserError(
-            f"{len(found)} runs begin with {given!r}; give more letters: {shown}; `ls` lists all"
+            f"{len(run_ids)} runs begin with {given!r}; give more letters: {shown}; `ls` lists all"
         )
     raise UserError(f"no run {given!r}; `ls` lists all {len(known)} runs")
 

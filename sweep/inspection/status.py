@@ -155,23 +155,23 @@ class _Listed(NamedTuple):
 
 def listing(results: Results, names: Sequence[str]) -> str:
     """Return a line a study, then a line a run that has ended or started; `names`: of these studies alone, in order."""
-    found = _listed(results, names)
-    return "\n".join([*_study_lines(found), "", *_run_lines(found.runs, found.studies, results)])
+    listed = _listed(results, names)
+    return "\n".join([*_study_lines(listed), "", *_run_lines(listed.runs, listed.studies, results)])
 
 
 def listing_json(results: Results, names: Sequence[str]) -> Row:
     """Return what `listing` shows as content for JSON."""
-    found = _listed(results, names)
+    listed = _listed(results, names)
     studies = [
         {
             "study": name,
             "title": info.title,
             "metric": info.metric.as_json(),
-            "runs": run_state.counts_json(found.counts[name]),
+            "runs": run_state.counts_json(listed.counts[name]),
         }
-        for name, info in found.studies.items()
+        for name, info in listed.studies.items()
     ]
-    return {"studies": studies, "runs": [_run_json(run, results) for run in found.runs]}
+    return {"studies": studies, "runs": [_run_json(run, results) for run in listed.runs]}
 
 
 def _listed(results: Results, names: Sequence[str]) -> _Listed:
@@ -196,11 +196,12 @@ def _listed(results: Results, names: Sequence[str]) -> _Listed:
     return _Listed(studies, counts, here)
 
 
-def _study_lines(found: _Listed) -> list[str]:
-    if not found.studies:
+def _study_lines(listed: _Listed) -> list[str]:
+    if not listed.studies:
         return ["no study was run here yet"]
     counts: dict[tuple[str, ...], Counter[State]] = {
-        (name, info.title[:TITLE_WIDTH]): found.counts[name] for name, info in found.studies.items()
+        (name, info.title[:TITLE_WIDTH]): listed.counts[name]
+        for name, info in listed.studies.items()
     }
     return _counts_lines(("study", "title"), counts)
 

@@ -49,12 +49,12 @@ class Verification:
         yield from self._closed_folders()
         yield from self._studies()
         for run_id in recorded_ids(self.results):
-            num_evaluations, found = self._run(run_id)
-            if found:  # looked at once more: a sweep may have been between writing a run's curve and its row
-                num_evaluations, found = self._run(run_id)
+            num_evaluations, problems = self._run(run_id)
+            if problems:  # looked at once more: a sweep may have been between writing a run's curve and its row
+                num_evaluations, problems = self._run(run_id)
             self.counts["runs"] += self.results.holds(run_id)
             self.counts["evaluations"] += num_evaluations
-            yield from found
+            yield from problems
             yield from self._checkpoints(run_id)
         if self.results.uri is not None:
             yield from self._stored_checkpoints(ObjectStore(self.results.uri))
@@ -195,8 +195,8 @@ def probe_study(study: Study, data_dir: Path, say: Say) -> int:
     check_beforehand(placement, study.for_gpus)
     for cell, first in one_of_each(study, {}, data_dir).items():
         try:
-            found = probe(own_run(first.run), placement.device)
-            sound, text = found.resumed == "exactly", found.text()
+            probed = probe(own_run(first.run), placement.device)
+            sound, text = probed.resumed == "exactly", probed.text()
         except TrainingFunctionError as error:
             sound, text = False, str(error)
         num_problems += not sound

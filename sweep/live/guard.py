@@ -77,10 +77,10 @@ class Guard:
 
 def _cookie(headers: Headers, name: str) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
 def link(port: int, token: str) -> str:

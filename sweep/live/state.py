@@ -153,19 +153,19 @@ class Live:
             kept = self._recorded[name] = _read_recorded(self.results, name, stamp)
         return kept
 
-    def _study_view(self, found: _Recorded, holder: Mapping[str, Any]) -> StudyView:
-        name = found.info.study
-        runs = recorded_states(self.results, name, found.wanted, found.ends)
+    def _study_view(self, recorded: _Recorded, holder: Mapping[str, Any]) -> StudyView:
+        name = recorded.info.study
+        runs = recorded_states(self.results, name, recorded.wanted, recorded.ends)
         steps = training_steps(self.results, name)
-        training = [row for row in found.wanted if row["run_id"] in steps]
+        training = [row for row in recorded.wanted if row["run_id"] in steps]
         return StudyView(
             name=name,
-            title=found.info.title,
+            title=recorded.info.title,
             runs=runs,
             is_training=holder.get("study") == name,
-            fresh=found.fresh,
+            fresh=recorded.fresh,
             num_training=len(training),
-            training=self._training(training[:MOST_RUNS], steps, found.info.metric),
+            training=self._training(training[:MOST_RUNS], steps, recorded.info.metric),
             failed=[(row["run_id"], run_title(row), why) for row, why in runs.failed()],
             resume=_run_command(self.results, name) if runs.are_left else "",
             retry=_run_command(self.results, name, "--retry-failed")

@@ -76,15 +76,15 @@ def find_backbones(
     `data_dir`: where text is that a recipe has as `DATA/...`; None: the default one. Raises WeightsError for missing,
     damaged or other weights, all in one message, and UserError for a text that cannot be read.
     """
-    found, problems = {}, []
+    backbones, problems = {}, []
     for name, model in _with_weights(study).items():
         try:
-            found[name] = find_backbone(model, pretrained_root, data_dir)
+            backbones[name] = find_backbone(model, pretrained_root, data_dir)
         except WeightsError as error:
             problems.append(f"model {name}: {error}")
     if problems:
         raise WeightsError("\n".join(problems))
-    return found
+    return backbones
 
 
 def _with_weights(study: Study) -> dict[str, StudyModel]:

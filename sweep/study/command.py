@@ -184,6 +184,6 @@ class CommandStudy(OwnStudy):
                 if lacking := sorted(wanted - values.keys()):
                     mistakes.add(f"{title} has no option {', '.join(lacking)}", "command")
                     continue
-                if (other := seen.setdefault(tuple(filled(self.command, values)), title)) != title:
+                if (first := seen.setdefault(tuple(filled(self.command, values)), title)) != title:
                     text = "use {variant}, {model} or {task}, or give them options"
-                    mistakes.add(f"it is the same for {other} and {title}; {text}", "command")
+                    mistakes.add(f"it is the same for {first} and {title}; {text}", "command")

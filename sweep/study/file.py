@@ -109,7 +109,7 @@ def _validated(value: Any, folder: Path, stem: Any) -> Study:
 def _with_tuples(value: Any) -> Any:
     """Return a value with tuples for lists, as the reader of files has them."""
     if isinstance(value, Mapping):
-        return {key: _with_tuples(each) for key, each in value.items()}
+        return {key: _with_tuples(entry) for key, entry in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
@@ -241,9 +241,9 @@ class _Reader:
             return self._mapping(node, loc)
         if isinstance(node, SequenceNode):
             self.lines |= {
-                (*loc, index): each.start_mark.line + 1 for index, each in enumerate(node.value)
+                (*loc, index): entry.start_mark.line + 1 for index, entry in enumerate(node.value)
             }
-            return tuple(self._read(each, (*loc, index)) for index, each in enumerate(node.value))
+            return tuple(self._read(entry, (*loc, index)) for index, entry in enumerate(node.value))
         try:
             return self._yaml.constructor.construct_object(node)
         except YAMLError:

@@ -105,7 +105,7 @@ def _recipe_from(value: Any, info: ValidationInfo) -> Recipe:
     given, recipe = value, None
     with Mistakes() as mistakes:
         if isinstance(value, Mapping) and "text" in value:
-            given = {key: each for key, each in value.items() if key != "text"}
+            given = {key: option for key, option in value.items() if key != "text"}
             with mistakes.below("text"):
                 given["text"] = _text(value["text"], info.context)
         with mistakes.below():

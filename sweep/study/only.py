@@ -42,19 +42,19 @@ def select(runs: Sequence[WantedRun], only: Only) -> list[WantedRun]:
     values = {run.run_id: _values(run) for run in runs}
     mistakes = []
     for axis, wanted in only.items():
-        valid = list(dict.fromkeys(each[axis] for each in values.values()))
+        valid = list(dict.fromkeys(of_run[axis] for of_run in values.values()))
         wrong = sorted(wanted - set(valid))
         mistakes += [unknown(axis.replace("_", " "), value, valid, valid) for value in wrong]
-    found = [
+    chosen = [
         run
         for run in runs
         if all(values[run.run_id][axis] in wanted for axis, wanted in only.items())
     ]
-    if mistakes or not found:
+    if mistakes or not chosen:
         raise UserError(
             f"--only {only_text(only)}: {'; '.join(mistakes) or 'no run of the study has all of these'}"
         )
-    return found
+    return chosen
 
 
 def _values(run: WantedRun) -> dict[str, str]:

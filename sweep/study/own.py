@@ -75,9 +75,9 @@ def _plain(value: Any) -> Any:
     ):
         return value
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(entry) for entry in value]
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(option) for name, option in value.items()}
     raise ValueError(
         f"got {shown(value)}, want text, a finite number, true, false, null, or lists and mappings of these"
     )
@@ -150,25 +150,25 @@ def _expanded(patterns: Any, folder: Path) -> dict[str, Path]:
     """Return the files that patterns stand for, by their names relative to the folder, sorted."""
     if not isinstance(patterns, tuple):
         raise ValueError(f"got {shown(patterns)}, want {WANTED}")
-    found = dict[str, Path]()
+    files = dict[str, Path]()
     with Mistakes() as mistakes:
         for index, pattern in enumerate(patterns):
             with mistakes.below(index):
-                found |= _matches(pattern, folder)
-    return dict(sorted(found.items()))
+                files |= _matches(pattern, folder)
+    return dict(sorted(files.items()))
 
 
 def _matches(pattern: Any, folder: Path) -> dict[str, Path]:
     if not isinstance(pattern, str) or not pattern:
         raise ValueError(f"got {shown(pattern)}, want a path or a pattern")
     path = _below(folder, pattern)
-    paths = [path] if path.is_file() else [each for each in folder.glob(pattern) if each.is_file()]
+    paths = [path] if path.is_file() else [file for file in folder.glob(pattern) if file.is_file()]
     if not paths:
         hint = file_like(path) or ";"
         raise ValueError(
             f"no file {pattern} in {folder}{hint} paths start from the study file's folder"
         )
-    return {each.relative_to(folder).as_posix(): each for each in paths}
+    return {file.relative_to(folder).as_posix(): file for file in paths}
 
 
 def _below(folder: Path, name: str) -> Path:
@@ -202,7 +202,7 @@ def _imported_beside(tree: ast.Module, file: str, folder: Path) -> Iterator[str]
     ):
         stem = name.replace(".", "/")
         yield from (
-            each for each in (f"{stem}.py", f"{stem}/__init__.py") if (folder / each).is_file()
+            path for path in (f"{stem}.py", f"{stem}/__init__.py") if (folder / path).is_file()
         )
 
 
@@ -352,7 +352,7 @@ class FunctionStudy(OwnStudy):
         source = self.code.code[file].decode(errors="replace")
         symbols = symtable.symtable(source, file, "exec").get_symbols()
         defined = sorted(
-            each.get_name() for each in symbols if each.is_assigned() or each.is_imported()
+            symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()
         )
         if function not in defined and b"import *" not in self.code.code[file]:
             hint = did_you_mean(function, defined) or ";"

@@ -191,14 +191,15 @@ def stand_in_runs(
     if not (num_proposals(study) or study.winners or most_fresh):
         return []
     known = Counter((run.cell, run.fresh) for run in wanted)
-    found = list[WantedRun]()
+    stand_ins = list[WantedRun]()
     for cell, run in one_of_each(study, backbones, data_dir).items():
         left = max(0, _num_choosing(study, cell) - known[cell, False])
         left += max(0, most_fresh.get(cell, 0) - known[cell, True])
-        found += [
-            replace(run, run_id=f"not-proposed-yet-{len(found) + index}") for index in range(left)
+        stand_ins += [
+            replace(run, run_id=f"not-proposed-yet-{len(stand_ins) + index}")
+            for index in range(left)
         ]
-    return found
+    return stand_ins
 
 
 def _num_choosing(study: Study, cell: Cell) -> int:

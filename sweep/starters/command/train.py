@@ -12,9 +12,9 @@ parser.add_argument("--epochs", type=int, default=10)
 options = parser.parse_args()
 
 
-def product(one, other):
+def product(first, second):
     """Return the inner product of two lists."""
-    return sum(left * right for left, right in zip(one, other, strict=True))
+    return sum(left * right for left, right in zip(first, second, strict=True))
 
 
 data = random.Random("data")  # the same for every seed: points with ten features, and noisy labels
