@@ -62,8 +62,7 @@ def collect(
 
 def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
     """Look for what can go. Reads one run at a time, and holds no more than the files' names."""
-    garbage = Garbage({kind: [] for kind in KINDS}, [])
-    garbage.files[LEFTOVERS] += leftovers(results)
+    garbage = Garbage({LEFTOVERS: [*leftovers(results)], CHECKPOINTS: [], UNWANTED: []}, [])
     if set(only) - {LEFTOVERS}:
         try:
             _find_runs(results, garbage)
@@ -71,19 +70,16 @@ def find_garbage(results: Results, only: Collection[str] = KINDS) -> Garbage:
             garbage.notes.append(
                 f"{error}. What studies want is unknown until then, so only {LEFTOVERS} are listed"
             )
-    links = {
-        path: link for paths in garbage.files.values() for path in paths if (link := _link_to(path))
-    }
-    named = sorted(set(links.values()))
-    garbage.notes.extend(
-        f"{link} is a link: it and what it leads to are left alone" for link in named
-    )
-    kept = {
-        kind: [path for path in garbage.files[kind] if path not in links]
-        for kind in KINDS
-        if kind in only
-    }
-    return garbage._replace(files={kind: paths for kind, paths in kept.items() if paths})
+    links = set[Path]()
+    files: dict[str, list[Path]] = {}
+    for kind in KINDS:
+        for path in garbage.files[kind] if kind in only else ():
+            if link := _link_to(path):
+                links.add(link)
+            else:
+                files.setdefault(kind, []).append(path)
+    notes = [f"{link} is a link: it and what it leads to are left alone" for link in sorted(links)]
+    return Garbage(files, garbage.notes + notes)
 
 
 def _link_to(path: Path) -> Path | None:

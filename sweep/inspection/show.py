@@ -27,18 +27,24 @@ MOST_LOG = 10_000_000
 MAX_EVALUATIONS = 20
 """Most evaluations of a curve that are shown."""
 ROW = (
-    *(
-        "pretrained_on",
-        "weights_checksum",
-        "data_origin",
-        "data_checksum",
-        "git_commit",
-        "git_dirty",
-        "versions",
-    ),
-    *("device", "wall_s", "device_s", "attempts", "lost_steps", "resumed", "not_saved"),
-    *("started_at", "finished_at"),
+    "pretrained_on",
+    "weights_checksum",
+    "data_origin",
+    "data_checksum",
+    "git_commit",
+    "git_dirty",
+    "versions",
+    "device",
+    "wall_s",
+    "device_s",
+    "attempts",
+    "lost_steps",
+    "resumed",
+    "not_saved",
+    "started_at",
+    "finished_at",
 )
+"""Columns of a row that are shown under their own names."""
 INDENT = 2
 """Spaces before each line of a section."""
 
@@ -73,11 +79,9 @@ def run_json(results: Results, given: str) -> Row:
     """Return everything about a run as content for JSON; raises as `run_text`."""
     run = _whole(results, given)
     end = run.row
-    row = (
-        None
-        if end is None
-        else {**end, **{name: json.loads(end[name]) for name in ("content", "versions")}}
-    )
+    row = None
+    if end is not None:
+        row = end | {name: json.loads(end[name]) for name in ("content", "versions")}
     labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
     curve = read_curves(results.root, [run.run_id]).drop(columns="run_id").to_dict("records")
     return {
@@ -106,11 +110,11 @@ def log_text(results: Results, given: str, most_bytes: int = MOST_LOG) -> str:
         text = re.sub("\r\n?", "\n", content)
         return without_escapes(text).rstrip("\n")
     except FileNotFoundError:
-        where = (
-            f" here: it is on the machine of the sweep that trained it, not in {results.uri}"
-            if results.uri
-            else ""
-        )
+        where = ""
+        if results.uri:
+            where = (
+                f" here: it is on the machine of the sweep that trained it, not in {results.uri}"
+            )
         raise UserError(
             f"run {run.run_id} ({run.status}) has no log{where}; a log begins when a sweep starts a run"
         ) from None
@@ -151,22 +155,15 @@ def _outcome(run: RecordedRun) -> list[Fact]:
         facts.append(("steps", f"{end['num_steps']} trained"))
         if end["best_step"] is not None:
             metric = run_state.metric_of(end)
-            scores = [
-                metric.score_text(end[f"{split}_at_best"], digits=1)
+            scores = ", ".join(
+                f"{split} {metric.score_text(end[f'{split}_at_best'], digits=1)}"
                 for split in ("validation", "test")
-            ]
-            shown = "validation {}, test {}".format(*scores)
-            facts.append(
-                (
-                    metric.name,
-                    f"{shown}, at step {end['best_step']}, where validation is {metric.best}",
-                )
             )
+            where = f"at step {end['best_step']}, where validation is {metric.best}"
+            facts.append((metric.name, f"{scores}, {where}"))
     if run.labels is None:
-        return [
-            *facts,
-            ("labels", "not known: no study here wants it, and its row is written when it ends"),
-        ]
+        why = "no study here wants it, and its row is written when it ends"
+        return [*facts, ("labels", f"not known: {why}")]
     return facts + [
         (name.replace("_", " "), run_state.label(run.labels, name)) for name in run_state.LABELS
     ]

@@ -84,9 +84,8 @@ def fresh_text(results: Results, info: StudyInfo) -> str | None:
     """Say how far the fresh seeds are; None: the study has none."""
     if info.fresh is None:
         return None
-    from lr_sweep.analysis.statistics.comparisons.fresh import (
-        progress,
-    )  # imported late: other studies need no pandas
+    # Imported late: other studies need no pandas.
+    from lr_sweep.analysis.statistics.comparisons.fresh import progress
     from lr_sweep.analysis.study_summary import read_summary
 
     summary = read_summary(results.root, info.study).summary
@@ -136,14 +135,10 @@ def activity(results: Results, now: float) -> str:
         doing = f"trains study {study}: {progress['steps_per_s']:.0f} steps/s"
     else:
         return f"{who} is writing here ({study}); it has trained nothing yet"
-    age_s = max(
-        0.0, now - progress["updated_at"]
-    )  # the sweep may run on a machine whose clock is ahead
-    left = (
-        ""
-        if progress["time_left_s"] is None
-        else f", about {duration(progress['time_left_s'])} left"
-    )
+    # The sweep may run on a machine whose clock is ahead.
+    age_s = max(0.0, now - progress["updated_at"])
+    left_s = progress["time_left_s"]
+    left = "" if left_s is None else f", about {duration(left_s)} left"
     return f"{who} {doing}{left} (as of {age_s:.0f} s ago){failed}"
 
 
@@ -237,9 +232,8 @@ def _metrics(
         run.run_id: next((name for name in run.budgets if name in studies), None) for run in runs
     }
     others = [run_id for run_id, study in by_study.items() if study is None]
-    ends = run_state.read_ends(
-        results, others, ["content"]
-    )  # of all it would take most of the memory
+    # The contents of all runs would take most of the memory.
+    ends = run_state.read_ends(results, others, ["content"])
     return {
         run_id: run_state.metric_of(ends.get(run_id)) if study is None else studies[study].metric
         for run_id, study in by_study.items()

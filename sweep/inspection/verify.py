@@ -86,10 +86,9 @@ class Verification:
         try:
             yield
         except RecordError as error:
-            begun = (
-                self.results.being_written() and not self.results.facts(study.name).exists()
-            )  # its last file
-            if isinstance(error, UnreadableError) or not begun:
+            # A study's facts are its last file.
+            is_begun = self.results.being_written() and not self.results.facts(study.name).exists()
+            if isinstance(error, UnreadableError) or not is_begun:
                 problems.append(str(error))
 
     def _run(self, run_id: str) -> tuple[int, list[str]]:
@@ -139,9 +138,8 @@ class Verification:
 
     def _weights(self) -> Iterator[str]:
         for folder in sorted(self.results.pretrained.glob("[!.]*")):
-            if (
-                not is_folder(folder) or closed_folder(folder) or ".partial-" in folder.name
-            ):  # named above, or scratch
+            # What is left out is named above, or scratch.
+            if not is_folder(folder) or closed_folder(folder) or ".partial-" in folder.name:
                 continue
             try:
                 problem = weights_damage(folder)

@@ -158,6 +158,7 @@ class Live:
         runs = recorded_states(self.results, name, recorded.wanted, recorded.ends)
         steps = training_steps(self.results, name)
         training = [row for row in recorded.wanted if row["run_id"] in steps]
+        on_request = any(state.on_request for state in runs.states.values())
         return StudyView(
             name=name,
             title=recorded.info.title,
@@ -168,9 +169,7 @@ class Live:
             training=self._training(training[:MOST_RUNS], steps, recorded.info.metric),
             failed=[(row["run_id"], run_title(row), why) for row, why in runs.failed()],
             resume=_run_command(self.results, name) if runs.are_left else "",
-            retry=_run_command(self.results, name, "--retry-failed")
-            if any(state.on_request for state in runs.states.values())
-            else "",
+            retry=_run_command(self.results, name, "--retry-failed") if on_request else "",
         )
 
     def _training(

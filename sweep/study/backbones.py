@@ -104,8 +104,8 @@ def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -
             check_made_here(folder)
     else:
         source, description = _named_source(model, model.pretrained)
-        found = find_weights(source, download=False)
-        here, folder = found is not None, found or Path()
+        local = find_weights(source, download=False)
+        here, folder = local is not None, local or Path()
     if here:
         check_weights_fit(folder, model.size)
     checksum = weights_checksum(folder) if here else source.sha256 or f"{UNKNOWN_WEIGHTS}: {source}"
@@ -114,11 +114,10 @@ def find_backbone(model: StudyModel, root: Path, data_dir: Path | None = None) -
 
 def hub_sources(study: Study) -> dict[str, WeightsSource]:
     """Return the weights that a study takes from the Hugging Face hub, by model."""
-    models = _with_weights(study).items()
     return {
-        name: _named_source(m, m.pretrained)[0]
-        for name, m in models
-        if isinstance(m.pretrained, HubWeights)
+        name: _named_source(model, model.pretrained)[0]
+        for name, model in _with_weights(study).items()
+        if isinstance(model.pretrained, HubWeights)
     }
 
 
@@ -140,9 +139,8 @@ def _named_source(
     if isinstance(pretrained, ShippedWeights):
         return WeightsSource(shipped=pretrained.shipped), made_here_as(SHIPPED / pretrained.shipped)
     if isinstance(pretrained, FolderWeights):
-        return WeightsSource(
-            folder=str(pretrained.folder), family=family
-        ), f"the weights in {pretrained.folder.name}"
+        source = WeightsSource(folder=str(pretrained.folder), family=family)
+        return source, f"the weights in {pretrained.folder.name}"
     source = WeightsSource(**dict(pretrained), family=family)
     return source, str(source)
 
@@ -169,9 +167,8 @@ def ensure_backbones(
     backbones = find_backbones(study, pretrained_root, data_dir)
     for backbone in backbones.values():
         if folder := find_weights(backbone.source, download=False):
-            load_weights(
-                folder, backbone.source.family
-            )  # a worker would refuse NaN only once Ray has started
+            # A worker would refuse NaN only once Ray has started.
+            load_weights(folder, backbone.source.family)
     return backbones
 
 
@@ -189,9 +186,8 @@ def pretrain_model(
     `status` reads the progress file, which is removed at the end; `say` is called with lines of text.
     """
     assert isinstance(model.pretrained, PretrainedHere)
-    from lr_sweep.trainables.pretraining.loop import (
-        pretrain,
-    )  # imported late: `plan` does not wait for torch
+    # Imported late: `plan` does not wait for torch.
+    from lr_sweep.trainables.pretraining.loop import pretrain
 
     recipe, size = model.pretrained.pretrain, _gpt2_size(model)
     corpus = _corpus_of(recipe, data_dir)
@@ -227,14 +223,8 @@ class Reporter:
         per: str = "byte",
     ) -> None:
         """Report on a model's steps; losses are nats `per` what the recipe has it predict."""
-        self.model, self.num_steps, self.path, self.say, self.clock, self.per = (
-            model,
-            num_steps,
-            path,
-            say,
-            clock,
-            per,
-        )
+        self.model, self.num_steps, self.per = model, num_steps, per
+        self.path, self.say, self.clock = path, say, clock
         self.first: tuple[int, float] | None = None
         """The first step of this process, and when it ended."""
         self.reported_at = clock()
@@ -259,8 +249,9 @@ class Reporter:
             "step": step,
             "num_steps": self.num_steps,
             "time_left_s": left_s,
+            "updated_at": time.time(),
         }
-        write_json(self.path, progress | {"updated_at": time.time()})
+        write_json(self.path, progress)
 
 
 def _corpus_of(recipe: Recipe, data_dir: Path | None) -> bytes:

@@ -48,8 +48,6 @@ MAX_CELLS = 5000
 """Largest number of tasks x models x variants, counted before models are read; checking so many takes seconds."""
 MAX_CHECKS = 20_000
 """Most combinations of a space's values with a study's cells; each is checked."""
-MOST_PROBLEMS = 5
-"""Problems of a search's space that are reported."""
 
 
 class BuiltInStudy(Study):
@@ -148,9 +146,8 @@ class BuiltInStudy(Study):
         """Identify a task's examples; raises DataError if files are there but cannot be identified."""
         given, definition = self.tasks[task].options, TASKS[task]
         options, origin = options_content(given), definition.origin(given, data_dir)
-        if (
-            options.get("source") == "auto"
-        ):  # the same data is the same run, whether it was named or found
+        # The same data is the same run, whether it was named or found.
+        if options.get("source") == "auto":
             options["source"] = origin
         return Examples(
             options, data_checksum(task, given, data_dir), origin, definition.shape(given)
@@ -263,7 +260,7 @@ def _check_space(study: BuiltInStudy, space: Space) -> None:
         chosen = [cell._replace(protocol=changed(cell.protocol, options)) for cell in cells]
         problems |= dict.fromkeys(problem for _, problem in _problems(study, chosen))
     with Mistakes() as mistakes:
-        for problem in list(problems)[:MOST_PROBLEMS]:
+        for problem in problems:
             mistakes.add(problem, "search", "space")
 
 

@@ -8,7 +8,14 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from lr_sweep.common.errors import unknown
 from lr_sweep.common.limits import Steps
@@ -16,7 +23,7 @@ from lr_sweep.trainables.own.command_line import FILES, FIXED, CommandLine, fill
 from lr_sweep.trainables.own.run import OwnFiles
 
 from .own import OwnProtocol, OwnStudy, code_files, folder_of
-from .validation import Mistakes, Strict, mistake, read_record, shown
+from .validation import Mistakes, Strict, matching, read_record, shown
 
 WANTED = (
     "a command such as python train.py --lr {learning_rate} --seed {seed}, or the list of its words"
@@ -72,40 +79,35 @@ def _files_named(words: tuple[str, ...], info: ValidationInfo) -> list[str]:
     ]
 
 
+def _pattern(text: str, info: ValidationInfo) -> str:
+    """Check a regular expression with one group, unless the text names a column of a file."""
+    if info.data.get("file") is not None:
+        return text
+    try:
+        groups = re.compile(text).groups
+    except re.error as error:
+        raise ValueError(f"got {shown(text)}, which is no regular expression: {error}") from error
+    if groups != 1:
+        raise ValueError(f"got {shown(text)} with {groups} groups, want one, as in 'acc=([0-9.]+)'")
+    return text
+
+
+_ENDINGS = "|".join(map(re.escape, FILES))
+_File = Annotated[str, matching(f".*({_ENDINGS})", f"a file that ends with {', '.join(FILES)}")]
+_Pattern = Annotated[str, AfterValidator(_pattern)]
+
+
 class CommandMetrics(Strict):
     """Where the evaluations of a command are."""
 
-    file: str | None = None
+    file: _File | None = None
     """File that it writes, in JSON lines, JSON or CSV; null: the evaluations are in what it prints."""
-    validation: str
+    validation: _Pattern
     """Regular expression whose group begins at the value, or with a `file` a column."""
-    test: str
+    test: _Pattern
     """The same for the test value."""
-    step: str | None = None
+    step: _Pattern | None = None
     """The same for the gradient step of an evaluation; null: evaluations are counted."""
-
-    @model_validator(mode="after")
-    def _check(self) -> CommandMetrics:
-        if self.file is not None and not self.file.endswith(FILES):
-            raise mistake(
-                f"got {shown(self.file)}, want a file that ends with {', '.join(FILES)}", "file"
-            )
-        with Mistakes() as mistakes:
-            for name in ("validation", "test", "step") if self.file is None else ():
-                pattern = getattr(self, name)
-                try:
-                    groups = 1 if pattern is None else re.compile(pattern).groups
-                except re.error as error:
-                    mistakes.add(
-                        f"got {shown(pattern)}, which is no regular expression: {error}", name
-                    )
-                    continue
-                if groups != 1:
-                    mistakes.add(
-                        f"got {shown(pattern)} with {groups} groups, want one, as in 'acc=([0-9.]+)'",
-                        name,
-                    )
-        return self
 
 
 class CommandStudy(OwnStudy):

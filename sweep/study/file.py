@@ -96,13 +96,9 @@ def study_of_function(function: Callable[..., Any], fields: Mapping[str, Any]) -
 
 def _validated(value: Any, folder: Path, stem: Any) -> Study:
     given = value if isinstance(value, dict) else {}
-    kind = (
-        CommandStudy
-        if "command" in given
-        else FunctionStudy
-        if "trainable" in given
-        else BuiltInStudy
-    )
+    kind: type[Study] = FunctionStudy if "trainable" in given else BuiltInStudy
+    if "command" in given:
+        kind = CommandStudy
     return kind.model_validate(value, context={"folder": folder, "stem": stem})
 
 
@@ -115,11 +111,8 @@ def _with_tuples(value: Any) -> Any:
 
 def read_yaml(text: str) -> Any:
     """Read the YAML of a study, with no look at what it says; raises UserError with its mistakes."""
-    reader, text = _Reader(), as_version_1_2(text)
-    try:
-        value = reader.read_text(text)
-    except YAMLError as error:
-        reader.mistakes.append(_yaml_mistake(error, text))
+    reader = _Reader()
+    value = reader.read_text(as_version_1_2(text))
     if reader.mistakes:
         raise UserError(
             "; ".join(f"line {line}: {message}" for line, message in sorted(reader.mistakes))
@@ -163,20 +156,18 @@ def _read(path: Path) -> str:
 
 def _parse(text: str, path: Path) -> Study:
     reader = _Reader()
+    value = reader.read_text(text)
     try:
-        value = reader.read_text(text)
         study = _validated(value, path.absolute().parent, path.stem)
-    except YAMLError as error:
-        reader.mistakes.append(_yaml_mistake(error, text))
     except ValidationError as error:
         for detail in error.errors():
             if detail["loc"] not in reader.unreadable:
                 reader.note(detail["loc"], detail["msg"])
-    if not reader.mistakes:
-        return study
-    raise UserError(
-        "\n".join(f"{path}:{line}: {message}" for line, message in sorted(reader.mistakes))
-    )
+    if reader.mistakes:
+        raise UserError(
+            "\n".join(f"{path}:{line}: {message}" for line, message in sorted(reader.mistakes))
+        )
+    return study
 
 
 def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:
@@ -190,29 +181,31 @@ def _yaml_mistake(error: YAMLError, text: str) -> tuple[int, str]:
 
 def _dotted(loc: Loc) -> str:
     """Return `learning_rates[2]` or `protocol.dropout`."""
-    keys = [
-        part if isinstance(part, int) or (part.isprintable() and len(part) <= 60) else shown(part)
-        for part in loc
-    ]
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(
-        "."
-    )
+    text = ""
+    for key in loc:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            text += f".{key}" if key.isprintable() and len(key) <= 60 else f".{shown(key)}"
+    return text.removeprefix(".")
 
 
 class _Reader:
     """Reads YAML into dict, tuple and scalars; keeps line numbers, notes mistakes."""
 
     def __init__(self) -> None:
-        self.lines: dict[Loc, int] = {(): 1}  # of each key and list entry
-        self.mistakes: list[tuple[int, str]] = []  # lines and messages
-        self.unreadable: set[Loc] = (
-            set()
-        )  # values read as None after a mistake: pydantic's messages are left out
+        self.lines: dict[Loc, int] = {(): 1}
+        """Lines of each key and list entry."""
+        self.mistakes: list[tuple[int, str]] = []
+        """Lines and messages."""
+        self.unreadable = set[Loc]()
+        """Values read as None after a mistake: pydantic's messages about them are left out."""
         self._yaml = YAML(typ="safe", pure=True)
-        self._seen: set[int] = set()  # ids of nodes; an alias (`*name`) leads to one again
+        self._seen = set[int]()
+        """Ids of nodes; an alias (`*name`) leads to one again."""
 
     def read_text(self, text: str) -> Any:
-        """Read a document; raise `YAMLError` if it is none."""
+        """Read a document, as None if it is no YAML."""
         try:
             root = self._yaml.compose(text)
             if root is None:
@@ -220,6 +213,10 @@ class _Reader:
             return self._read(root, ())
         except RecursionError:
             return self._skip((), "nested too deep")
+        except YAMLError as error:
+            self.unreadable.add(())
+            self.mistakes.append(_yaml_mistake(error, text))
+            return None
 
     def note(self, loc: Loc, message: str, line: int | None = None) -> None:
         """Note a mistake, by default in the line of its key or of the closest key around it."""
@@ -248,12 +245,9 @@ class _Reader:
             return self._yaml.constructor.construct_object(node)
         except YAMLError:
             raise
-        except (
-            Exception
-        ) as error:  # `!!int x`, `!!bool x`, `!!timestamp x`: any error of the library's converter
-            return self._skip(
-                loc, f"{shown(node.value)} is no {str(node.tag).rpartition(':')[2]} ({error})"
-            )
+        except Exception as error:  # any of the library's converters, of `!!int x` or `!!bool x`
+            kind = str(node.tag).rpartition(":")[2]
+            return self._skip(loc, f"{shown(node.value)} is no {kind} ({error})")
 
     def _mapping(self, node: MappingNode, loc: Loc) -> Fields:
         mapping: Fields = {}

@@ -102,7 +102,7 @@ def _recipe_from(value: Any, info: ValidationInfo) -> Recipe:
     """Build the recipe on a task of a mapping that names one, else the one on text."""
     if isinstance(value, Mapping) and "task" in value:
         return _task_recipe(dict(value))
-    given, recipe = value, None
+    given = value
     with Mistakes() as mistakes:
         if isinstance(value, Mapping) and "text" in value:
             given = {key: option for key, option in value.items() if key != "text"}
@@ -110,7 +110,6 @@ def _recipe_from(value: Any, info: ValidationInfo) -> Recipe:
                 given["text"] = _text(value["text"], info.context)
         with mistakes.below():
             recipe = read_record(PretrainRecipe, given)
-    assert recipe, "nothing was wrong with it"
     return recipe
 
 
@@ -118,7 +117,7 @@ def _task_recipe(given: dict[str, Any]) -> TaskRecipe:
     """Build the recipe on a task; a study has the task's options beside the recipe's own fields."""
     if given["task"] not in (known := endless_tasks()):
         raise mistake(unknown("task to pretrain on", given["task"], known), "task")
-    kind, recipe = TASKS[given["task"]].Options, None
+    kind = TASKS[given["task"]].Options
     own = [field.name for field in fields(TaskRecipe) if field.name != "options"]
     training = {name: given.pop(name) for name in own if name in given} | {"options": kind()}
     with Mistakes() as mistakes:
@@ -126,7 +125,6 @@ def _task_recipe(given: dict[str, Any]) -> TaskRecipe:
             recipe = read_record(TaskRecipe, training)
         with mistakes.below():
             options: Any = read_record(kind, given, more_keys=own)
-    assert recipe, "nothing was wrong with it"
     return replace(recipe, options=options)
 
 
@@ -243,11 +241,8 @@ class StudyModel(Strict):
             )
         if source.pretrain.num_tokens > size.positions:
             message = f"{source.pretrain.num_tokens} tokens are more than size.positions = {size.positions}"
-            raise mistake(
-                message,
-                "pretrain",
-                "task" if isinstance(source.pretrain, TaskRecipe) else "num_tokens",
-            )
+            key = "task" if isinstance(source.pretrain, TaskRecipe) else "num_tokens"
+            raise mistake(message, "pretrain", key)
         return source
 
     @classmethod
@@ -263,18 +258,16 @@ class StudyModel(Strict):
         fields |= {key: given for key, given in value.items() if given is not None}
         if "size" not in fields and base is None:
             raise ValueError(f"{unknown('model', name, MODELS)}; or give a `size` to define one")
-        model = None
         with Mistakes() as mistakes:
             with mistakes.below():
                 NAME.validate_python(name)
-            with mistakes.below():
-                model = cls.model_validate(fields, context=context)
             if wanted_by and "pretrained" not in fields:
                 mistakes.add(
                     f"variant {wanted_by!r} needs `pretrained`, with one of: {', '.join(SOURCES)}"
                 )
-            if known and model and model.size != known.size:
-                problem = f"{base or name!r} is a known model of another size"
-                mistakes.add(f"{problem}; leave `size` out, or choose another name", "size")
-        assert model, "nothing was wrong with it"
+            with mistakes.below():
+                model = cls.model_validate(fields, context=context)
+                if known and model.size != known.size:
+                    problem = f"{base or name!r} is a known model of another size"
+                    mistakes.add(f"{problem}; leave `size` out, or choose another name", "size")
         return model

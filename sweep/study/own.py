@@ -68,11 +68,8 @@ class OwnProtocol:
 
 def _plain(value: Any) -> Any:
     """Return an option as JSON has it; raises ValueError for other values."""
-    if (
-        value is None
-        or isinstance(value, bool | int | str)
-        or (isinstance(value, float) and math.isfinite(value))
-    ):
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    if is_finite or isinstance(value, int | str | None):
         return value
     if isinstance(value, tuple | list):
         return [_plain(entry) for entry in value]
@@ -197,9 +194,8 @@ def _check_modules(code: Mapping[str, bytes], folder: Path) -> None:
 
 
 def _imported_beside(tree: ast.Module, file: str, folder: Path) -> Iterator[str]:
-    for name in imported_names(
-        tree, PurePosixPath(file).parent.as_posix().strip(".").replace("/", ".")
-    ):
+    package = ".".join(PurePosixPath(file).parent.parts)
+    for name in imported_names(tree, package):
         stem = name.replace(".", "/")
         yield from (
             path for path in (f"{stem}.py", f"{stem}/__init__.py") if (folder / path).is_file()
@@ -208,12 +204,8 @@ def _imported_beside(tree: ast.Module, file: str, folder: Path) -> Iterator[str]
 
 def _trainable_text(value: str, info: ValidationInfo) -> str:
     file, _, name = value.partition(":")
-    parts = PurePosixPath(file).with_suffix("").parts
-    if (
-        not file.endswith(".py")
-        or not name.isidentifier()
-        or not all(part.isidentifier() for part in parts)
-    ):
+    names = [*PurePosixPath(file).with_suffix("").parts, name]
+    if not file.endswith(".py") or not all(map(str.isidentifier, names)):
         raise mistake(
             f"got {shown(value)}, want a file and a function in it, such as train.py:train"
         )
@@ -285,19 +277,16 @@ class OwnStudy(Study):
     @property
     def files(self) -> OwnFiles:
         """The files of the function or of the command."""
-        files: OwnFiles = vars(self)[
-            "code"
-        ]  # a field of each kind of these studies, after those it depends on
+        # A field of each kind of these studies, after those that it depends on.
+        files: OwnFiles = vars(self)["code"]
         return files
 
     def examples(self, task: str, data_dir: Path) -> Examples:
         """Name what the function reads; it is in the runs by the sha256 of the files."""
         files = replace(self.files, folders=(*self.files.folders, data_dir))
-        maker = (
-            files.trainable
-            if files.command is None
-            else ", ".join(files.code) or files.command.words[0]
-        )
+        maker = files.trainable
+        if files.command is not None:
+            maker = ", ".join(files.code) or files.command.words[0]
         return Examples({}, "", ", ".join(self.data) or f"made by {maker}", files=files)
 
     def run(

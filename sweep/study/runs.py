@@ -101,9 +101,9 @@ class Proposed:
     fresh: Mapping[float, Collection[int]] = field(default_factory=dict)
     """Seeds that compare variants, by the rate that was chosen."""
 
-    def has_seed(self, rate: float, is_first: bool) -> bool:
-        """Return whether a rate is trained with a seed of the study."""
-        return is_first or self.winners is None or rate in self.winners
+    def wins(self, rate: float) -> bool:
+        """Return whether a rate is trained with all seeds of the study."""
+        return self.winners is None or rate in self.winners
 
 
 NOTHING = Proposed()
@@ -130,22 +130,17 @@ def wanted_runs(
     cannot be identified.
     """
     places, seeds = list(_places(study, backbones, data_dir, proposed)), study.seed_list()
-    fresh = sorted(
-        {seed for each in proposed.values() for some in each.fresh.values() for seed in some}
-    )
-    return [
-        replace(first, run=first.run.sibling(rate, seed), run_id=run_id(rate, seed), fresh=is_fresh)
-        for seed, is_fresh in [
-            *((seed, False) for seed in seeds),
-            *((seed, True) for seed in fresh),
-        ]
-        for first, run_id, rate, of_cell in places
-        if (
-            seed in of_cell.fresh.get(rate, ())
-            if is_fresh
-            else of_cell.has_seed(rate, seed == seeds[0])
-        )
-    ]
+    fresh_of = [seeds for cell in proposed.values() for seeds in cell.fresh.values()]
+    runs = []
+    for seed in seeds:
+        for place in places:
+            if seed == seeds[0] or place.proposed.wins(place.rate):
+                runs.append(place.run(seed))
+    for seed in sorted(set().union(*fresh_of)):
+        for place in places:
+            if seed in place.proposed.fresh.get(place.rate, ()):
+                runs.append(replace(place.run(seed), fresh=True))
+    return runs
 
 
 def num_proposals(study: Study) -> int:
@@ -232,6 +227,10 @@ class _Place(NamedTuple):
     """By learning rate and seed."""
     rate: float
     proposed: Proposed
+
+    def run(self, seed: int) -> WantedRun:
+        run, run_id = self.first.run.sibling(self.rate, seed), self.run_id(self.rate, seed)
+        return replace(self.first, run=run, run_id=run_id)
 
 
 def _places(

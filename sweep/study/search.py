@@ -14,7 +14,7 @@ from lr_sweep.analysis.statistics.rates.further_rates import three_digits
 from lr_sweep.common.limits import LearningRate
 from lr_sweep.common.text import rate_text
 
-from .validation import Strict, either, mistake, some_distinct
+from .validation import Strict, by_type, mistake, some_distinct
 
 Options = Mapping[str, Any]
 NO_OPTIONS: Options = MappingProxyType({})
@@ -51,11 +51,8 @@ class LearningRateGrid(Strict):
         if self.low > self.high:
             raise mistake(f"{rate_text(self.low)} is above high = {rate_text(self.high)}", "low")
         if self.values()[-1] != self.high:
-            low, high = rate_text(self.low), rate_text(self.high)
-            nearest = {
-                self._value(math.floor(self._steps())),
-                self._value(math.ceil(self._steps())),
-            }
+            low, high, steps = rate_text(self.low), rate_text(self.high), self._steps()
+            nearest = {self._value(math.floor(steps)), self._value(math.ceil(steps))}
             fitting = " or ".join(map(rate_text, sorted(nearest)))
             raise mistake(
                 f"{high} is no whole number of grid steps above low = {low}; {fitting} is", "high"
@@ -84,13 +81,9 @@ class LearningRateGrid(Strict):
 
 
 LearningRates = Annotated[
-    Annotated[LearningRateGrid, Tag("(one)")]
-    | Annotated[tuple[LearningRate, ...], AfterValidator(some_distinct), Tag("(other)")],
-    either(
-        (dict, LearningRateGrid),
-        (tuple,),
-        "a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list",
-    ),
+    Annotated[LearningRateGrid, Tag("(dict)")]
+    | Annotated[tuple[LearningRate, ...], AfterValidator(some_distinct), Tag("(tuple)")],
+    by_type("a grid, {low: 1e-6, high: 1e-2, per_decade: 2}, or a list"),
 ]
 
 
@@ -131,10 +124,8 @@ Values = Annotated[
     tuple[str | bool | int | float | None, ...], Len(2, 20), AfterValidator(some_distinct)
 ]
 Axis = Annotated[
-    Annotated[Range, Tag("(one)")] | Annotated[Values, Tag("(other)")],
-    either(
-        (dict, Range), (tuple,), "a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"
-    ),
+    Annotated[Range, Tag("(dict)")] | Annotated[Values, Tag("(tuple)")],
+    by_type("a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"),
 ]
 Space = dict[str, Axis]
 """What a search chooses beside the learning rate, by the option's name."""
@@ -213,17 +204,17 @@ class Search(Strict):
     def rate_at(self, position: float) -> float:
         """Return the learning rate at a position of the range, 0 to 1 on the logarithmic scale."""
         low, high = math.log(self.low), math.log(self.high)
-        return min(self.high, max(self.low, three_digits(math.exp(low + position * (high - low)))))
+        return self._rounded(math.exp(low + position * (high - low)))
+
+    def _rounded(self, rate: float) -> float:
+        return min(self.high, max(self.low, three_digits(rate)))
 
     def untried(self, rate: float, tried: Collection[float]) -> float:
         """Return the rate, rounded to 3 digits within the range; if that was tried, the nearest one that was not."""
-        rate = min(self.high, max(self.low, three_digits(rate)))
-        below = above = rate
+        below = above = self._rounded(rate)
         while below in tried and above in tried:
-            below, above = (
-                max(self.low, _neighbour(below, -1)),
-                min(self.high, _neighbour(above, 1)),
-            )
+            below = max(self.low, _neighbour(below, -1))
+            above = min(self.high, _neighbour(above, 1))
         return above if below in tried else below
 
 

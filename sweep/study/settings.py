@@ -20,7 +20,7 @@ from pydantic import (
 from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.common.limits import Count
 
-from .validation import STRICT, Strict, either, shown
+from .validation import STRICT, Strict, by_type, shown
 
 FIRST_RUNG = 9
 """A budget has this many times the steps before the first rung."""
@@ -59,9 +59,9 @@ class AsManyAsItTakes(Strict):
 
 _FRESH: TypeAdapter[int | AsManyAsItTakes] = TypeAdapter(
     Annotated[
-        Annotated[int, Interval(ge=2, le=200), Tag("(one)")]
-        | Annotated[AsManyAsItTakes, Tag("(other)")],
-        either((int,), (dict,), "a number of seeds, or as many as it takes, {max: 20}"),
+        Annotated[int, Interval(ge=2, le=200), Tag("(int)")]
+        | Annotated[AsManyAsItTakes, Tag("(dict)")],
+        by_type("a number of seeds, or as many as it takes, {max: 20}"),
     ],
     config=STRICT,
 )
@@ -104,10 +104,8 @@ class Resources(Strict):
     @field_validator("processes_per_run")
     @classmethod
     def _check_processes(cls, processes: int, info: ValidationInfo) -> int:
-        if (
-            processes > 1 and 0 < info.data.get("gpus_per_trial", 0) < 1
-        ):  # NCCL refuses two ranks on one GPU
-            gpus = info.data["gpus_per_trial"]
+        gpus = info.data.get("gpus_per_trial", 0)
+        if processes > 1 and 0 < gpus < 1:  # NCCL refuses two ranks on one GPU
             raise ValueError(
                 f"got {processes} with gpus_per_trial: {gpus:g}, want gpus_per_trial: 1, or 0"
             )

@@ -54,8 +54,8 @@ from .validation import (
     Strict,
     StudyName,
     Tags,
+    by_type,
     each_entry,
-    either,
     mistake,
     shown,
     some_distinct,
@@ -70,11 +70,10 @@ LEAST_GRID = 3
 
 
 Seeds = Annotated[
-    Annotated[
-        int, Interval(ge=1, le=1000), Tag("(one)")
-    ]  # `seeds: 2021` would mean 2021 seeds, `[2021]` means one
-    | Annotated[tuple[Seed, ...], AfterValidator(some_distinct), Tag("(other)")],
-    either((int,), (tuple,), "a whole number n, for seeds 0 to n - 1, or a list of seeds"),
+    # `seeds: 2021` would mean 2021 seeds, `[2021]` means one.
+    Annotated[int, Interval(ge=1, le=1000), Tag("(int)")]
+    | Annotated[tuple[Seed, ...], AfterValidator(some_distinct), Tag("(tuple)")],
+    by_type("a whole number n, for seeds 0 to n - 1, or a list of seeds"),
 ]
 
 
@@ -293,10 +292,7 @@ class Study(Strict):
     @model_validator(mode="after")
     def _check_rounds(self) -> Study:
         self.check_number()
-        least, seeds = (
-            min(len(cell.learning_rates) for cell in self.cell_list()),
-            len(self.seed_list()),
-        )
+        least = min(len(cell.learning_rates) for cell in self.cell_list())
         num_rates = (self.search.rates if self.search else least) + (self.refine or 0)
         if self.refine and self.search:
             raise mistake(
@@ -311,7 +307,7 @@ class Study(Strict):
         for task in self.target if isinstance(self.target, dict) else ():
             if task not in self.tasks:
                 raise mistake(unknown("task", task, self.tasks), "target")
-        if self.winners and seeds == 1:
+        if self.winners and len(self.seed_list()) == 1:
             raise mistake(
                 "has no effect with one seed; want more seeds, or leave it out", "winners"
             )

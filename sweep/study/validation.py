@@ -243,15 +243,13 @@ def some_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
     return values
 
 
-def either(one: tuple[type, ...], other: tuple[type, ...], wanted: str) -> Discriminator:
-    """Return what separates two kinds of values, tagged `(one)` and `(other)`; `wanted` is the mistake for a third."""
-
-    def tag(value: Any) -> str | None:
-        if isinstance(value, one):
-            return "(one)"
-        return "(other)" if isinstance(value, other) else None
-
-    return Discriminator(tag, custom_error_type="neither", custom_error_message=wanted)
+def by_type(wanted: str) -> Discriminator:
+    """Return what tells kinds of values apart, tagged by their types as `(int)`; `wanted` is the mistake for others."""
+    return Discriminator(
+        lambda value: f"({type(value).__name__})",
+        custom_error_type="type",
+        custom_error_message=wanted,
+    )
 
 
 def matching(pattern: str, wanted: str) -> AfterValidator:
