@@ -142,11 +142,8 @@ def _trained_again(
         for difference in differences_of(runs[run_id], state.results, again)
     }
     if not differing:
-        found = f"this would have found it in {chance(parts):.0%} of draws"
-        return (
-            True,
-            f"{text}equal to the bit; if {ALTERED:.0%} of the runs had been altered, {found}",
-        )
+        text += f"equal to the bit; if {ALTERED:.0%} of the runs had been altered, "
+        return True, f"{text}this would have found it in {chance(parts):.0%} of draws"
     text += f"{len(differing)} are not equal to the bit"
     for run_id, (step, conditions) in differing.items():
         others = ", ".join(conditions) or "none"

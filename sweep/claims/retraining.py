@@ -36,8 +36,10 @@ def deciding_runs(summary: StudySummary) -> pd.DataFrame:
     """
     rows = []
     for labels, best, leads, certain in ranked(summary):
-        others = tuple(lead.over for lead in leads)
-        winners, losers = certain[:2] if certain else (best[:1], others)
+        winners = best[:1]
+        losers = tuple(lead.over for lead in leads)
+        if certain:
+            winners, losers, *_ = certain
         sides = dict.fromkeys(losers, -1) | dict.fromkeys(winners, 1)
         for name, side in sides.items():
             rows.append({**labels, "variant": name, "side": side})
@@ -80,19 +82,22 @@ def differences_of(
     """
     ids, places = [run.run_id], (claimed.root, again.root)
     before, now = (read_runs(place, ids).iloc[0] for place in places)
-    if now["status"] == "failed" != before["status"]:
+    if now["status"] == "failed" and before["status"] != "failed":
         raise UserError(f"run {run.run_id} failed here: {now['failure']}")
+
     last = run.num_steps
     if before["status"] == "stopped":  # by a rule of the study, or by its author
         last = min(last, before["num_steps"])
     curves = pd.concat([read_curves(place, ids) for place in places])
     compared = curves[curves["step"] <= last].drop(columns=UNCOMPARED)
     steps = compared.drop_duplicates(keep=False)["step"]
+    if steps.empty:
+        return
+
     conditions = [name for name in CONDITIONS if before[name] != now[name]]
     if not now["device"].startswith("cpu"):
         conditions.append("the order in which a GPU adds")
-    if len(steps):
-        yield int(steps.min()), conditions
+    yield int(steps.min()), conditions
 
 
 def p_of_gain(claimed: StudySummary, again: StudySummary) -> float:
@@ -116,6 +121,7 @@ def p_of_gain(claimed: StudySummary, again: StudySummary) -> float:
     increase = runs["test"] - runs["run_id"].map(seconds)
     runs["gain"] = claimed.metric.sign * runs["side"] * increase
     rows = runs[runs["variance"] > 0].dropna(subset="gain")
-    sem = (2 * rows["variance"].mean() / len(rows)) ** 0.5
-    t = rows["gain"].mean() / sem
-    return float(stdtr(rows["dof"].min(), -t))
+
+    gain, variance, dof = rows["gain"].mean(), rows["variance"].mean(), rows["dof"].min()
+    sem = (2 * variance / len(rows)) ** 0.5
+    return float(stdtr(dof, -gain / sem))

@@ -7,13 +7,11 @@ from torch.nn.functional import cross_entropy
 
 def data(device):
     """Return images (N, 64) float32, labels (N,) int64, and three splits of indices: train, validation, test."""
-    images, labels = map(torch.tensor, load_digits(return_X_y=True))
+    images, labels = load_digits(return_X_y=True)
+    images = torch.tensor(images).float().to(device) / 16
+    labels = torch.tensor(labels).to(device)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-    return (
-        images.float().to(device) / 16,
-        labels.to(device),
-        order.split([1000, 400, len(order) - 1400]),
-    )
+    return images, labels, order.split([1000, 400, 397])
 
 
 def build_optimizer(model, rate, options):
@@ -27,8 +25,11 @@ def train(run, session):
     """Train one run; torch, numpy and `random` are seeded with run.seed."""
     images, labels, (training, validation, test) = data(session.device)
     model = torch.nn.Sequential(
-        torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
-    ).to(session.device)
+        torch.nn.Linear(64, 32),
+        torch.nn.ReLU(),
+        torch.nn.Linear(32, 10),
+    )
+    model.to(session.device)
     optimizer = build_optimizer(model, run.learning_rate, run.options)
 
     @torch.no_grad()
@@ -42,7 +43,6 @@ def train(run, session):
         optimizer.zero_grad()
         cross_entropy(model(images[batch]), labels[batch]).backward()
         optimizer.step()
-        if (
-            session.due
-        ):  # every protocol.evaluate_every steps; validation chooses, test is only reported
+        # Every protocol.evaluate_every steps: validation chooses, test is only reported.
+        if session.due:
             session.report(validation=accuracy(validation), test=accuracy(test))
