@@ -61,6 +61,5 @@ def data_checksum(name: str, options: Any, data_dir: Path) -> str:
 
 def task_sources(task: Task) -> dict[str, str]:
     """Return the versions of the files that define a task, by path."""
-    return source_versions(
-        [getattr(task, "__name__", type(task).__module__)]
-    )  # a module; of an object, its class's
+    # The name of a module; of an object, that of its class's.
+    return source_versions([getattr(task, "__name__", type(task).__module__)])

@@ -88,8 +88,7 @@ def lay_out(is_one: Tensor, shown: Tensor, is_masked: Tensor, bits_per_token: in
     import torch
 
     answers = is_one[torch.arange(len(shown), device=shown.device), shown]  # (N, Q)
-    patterns = (
-        torch.cat([is_one, answers.unsqueeze(1)], dim=1).to(torch.int8) * 2 - 1
-    )  # (N, patterns + 1, Q)
+    ones = torch.cat([is_one, answers.unsqueeze(1)], dim=1)  # (N, patterns + 1, Q)
+    patterns = ones.to(torch.int8) * 2 - 1
     patterns[:, -1].masked_fill_(is_masked, 0)
     return Split(inputs=patterns.reshape(len(shown), -1, bits_per_token), labels=answers.long())

@@ -90,10 +90,8 @@ def _read() -> tuple[Tensor, Tensor]:
     # scikit-learn is not imported: that takes a second, in each process that trains.
     path = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
     table = np.loadtxt(str(path), dtype=np.uint8, delimiter=",")
-    images, labels = (
-        np.ascontiguousarray(table[:, :-1]).reshape(-1, IMAGE_SIZE, IMAGE_SIZE),
-        table[:, -1].copy(),
-    )
+    images = np.ascontiguousarray(table[:, :-1]).reshape(-1, IMAGE_SIZE, IMAGE_SIZE)
+    labels = table[:, -1].copy()
     if (got := hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()) != CHECKSUM:
         raise DataError(
             f"digits: scikit-learn {version('scikit-learn')} comes with other images than expected: their sha256 is "

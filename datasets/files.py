@@ -105,15 +105,13 @@ def _download(remote: RemoteFiles, data_dir: Path) -> None:
     root = data_dir / remote.folder
     with tempfile.TemporaryDirectory(dir=data_dir, prefix=f".{remote.task}-") as scratch:
         timeout_before_s = socket.getdefaulttimeout()
-        socket.setdefaulttimeout(
-            CONNECTION_TIMEOUT_S
-        )  # torchvision's downloads have no option for it
+        # torchvision's downloads have no option for it.
+        socket.setdefaulttimeout(CONNECTION_TIMEOUT_S)
         try:
             remote.download(Path(scratch))
         except (OSError, RuntimeError) as error:
-            raise DataError(
-                _missing_message(remote, data_dir, f"downloading failed: {error}")
-            ) from error
+            reason = f"downloading failed: {error}"
+            raise DataError(_missing_message(remote, data_dir, reason)) from error
         finally:
             socket.setdefaulttimeout(timeout_before_s)
         for name in _missing(remote, root):

@@ -185,15 +185,13 @@ def _draw_structure(random: np.random.RandomState) -> list[_Level]:
     levels: list[_Level] = []
     is_operator = np.ones(_TREES_AT_ONCE, dtype=bool)
     for depth in range(1, MAX_DEPTH + 1):
-        num_args = random.randint(2, MAX_ARGS + 1, size=is_operator.sum(), dtype=np.uint8).astype(
-            np.int64
-        )
+        num_operators = is_operator.sum()
+        drawn = random.randint(2, MAX_ARGS + 1, size=num_operators, dtype=np.uint8)
+        num_args = drawn.astype(np.int64)
         levels.append(_Level(is_operator=is_operator, num_args=num_args))
         is_operator = np.zeros(num_args.sum(), dtype=bool)
-        if depth + 1 < MAX_DEPTH:
-            is_operator = (
-                random.randint(0, 4, size=len(is_operator), dtype=np.uint8) == 0
-            )  # probability 0.25
+        if depth + 1 < MAX_DEPTH:  # with probability 0.25
+            is_operator = random.randint(0, 4, size=len(is_operator), dtype=np.uint8) == 0
     return levels
 
 
@@ -202,9 +200,8 @@ def _count_tokens(levels: list[_Level]) -> list[np.ndarray]:
     sizes = [np.ones(len(levels[-1].is_operator), dtype=np.int64)]
     for level in reversed(levels[:-1]):
         size = np.ones(len(level.is_operator), dtype=np.int64)
-        size[level.is_operator] = 2 + np.add.reduceat(
-            sizes[0], _starts(level.num_args)
-        )  # opener and closer
+        of_args = np.add.reduceat(sizes[0], _starts(level.num_args))
+        size[level.is_operator] = 2 + of_args  # opener and closer
         sizes.insert(0, size)
     return sizes
 
@@ -213,13 +210,11 @@ def _prune(levels: list[_Level], is_kept: np.ndarray) -> list[_Level]:
     """Keep the trees whose root is flagged in (trees,) bool."""
     pruned = []
     for level in levels:
-        is_operator_kept = is_kept[level.is_operator]
-        pruned.append(
-            _Level(
-                is_operator=level.is_operator[is_kept], num_args=level.num_args[is_operator_kept]
-            )
-        )
-        is_kept = np.repeat(is_operator_kept, level.num_args)
+        is_operator, num_args = level.is_operator, level.num_args
+        are_operators_kept = is_kept[is_operator]
+        kept = _Level(is_operator=is_operator[is_kept], num_args=num_args[are_operators_kept])
+        pruned.append(kept)
+        is_kept = np.repeat(are_operators_kept, num_args)
     return pruned
 
 
@@ -273,7 +268,6 @@ def _lay_out(
         if len(openers) == 0:
             break
         before = _starts(sizes[depth + 1])  # tokens of all earlier nodes of the next level
-        positions = (
-            np.repeat(openers + 1 - before[_starts(level.num_args)], level.num_args) + before
-        )
+        first = openers + 1 - before[_starts(level.num_args)]
+        positions = np.repeat(first, level.num_args) + before
     return inputs

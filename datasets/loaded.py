@@ -116,9 +116,7 @@ def _mismatch(
         got = f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
         yield f"{name}: got {got}, want {types} of shape {shape}, by {declared_by}"
     elif tensor.numel():
-        low, high = (
-            number.item() for number in tensor.aminmax()
-        )  # one pass, and nothing is copied
+        low, high = (number.item() for number in tensor.aminmax())  # in one pass, without a copy
         if not -float("inf") < low <= high < float("inf"):  # false for NaN, which aminmax passes on
             yield f"{name}: got numbers that are not finite, want finite ones"
         elif limits is not None and not limits[0] <= low <= high <= limits[1]:

@@ -42,9 +42,8 @@ class Options:
 
     def __post_init__(self) -> None:
         check_patches(self.image_size, self.patch_size)
-        check_limits(
-            self, ("validation_per_class",), 1, 5000
-        )  # the rarest digit has 5421 training images
+        # The rarest digit has 5421 training images.
+        check_limits(self, ("validation_per_class",), 1, 5000)
         check_limits(self, ("split_seed",), 0, LARGEST_SEED)
 
 
@@ -127,6 +126,5 @@ def _split(images: Tensor, labels: Tensor, options: Options) -> Split:
 
     margin = (options.image_size - images.shape[-1]) // 2
     padded = pad(images, (margin, margin, margin, margin))  # (N, H, W)
-    return Split(
-        inputs=to_patches(padded.unsqueeze(-1), options.patch_size), labels=labels
-    )  # (N, T, D)
+    tokens = to_patches(padded.unsqueeze(-1), options.patch_size)  # (N, T, D)
+    return Split(inputs=tokens, labels=labels)
