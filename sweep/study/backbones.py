@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
-from lr_sweep.common.text import Say, duration, percent
+from lr_sweep.common.text import Say, duration
 from lr_sweep.datasets.files import default_data_dir
 from lr_sweep.trainables.pretraining.recipe import (
     VALIDATION_SHARE,
@@ -204,7 +204,7 @@ def pretrain_model(
 
 def _gain(facts: Mapping[str, Any]) -> str:
     if "accuracy" in facts:
-        return f"{percent(facts['accuracy_before'])} -> {percent(facts['accuracy'])} of test answers right"
+        return f"{facts['accuracy_before']:.1%} -> {facts['accuracy']:.1%} of test answers right"
     before, after = facts["held_out_bits_per_byte_before"], facts["held_out_bits_per_byte"]
     return f"{before:.2f} -> {after:.2f} bits per held-out byte"
 

@@ -44,8 +44,6 @@ from .validation import FIXED, Loc, Mistakes, each_entry, mistake, read_record
 MATRICES = {"attention", "feedforward", "last_attention"}
 NOT_SEARCHED = ("precision", "evaluate_every", "train_examples_evaluated", "test_evaluated")
 """Options of how a run is measured or computed: a search would compare what is not alike."""
-MAX_CELLS = 5000
-"""Largest number of tasks x models x variants, counted before models are read; checking so many takes seconds."""
 MAX_CHECKS = 20_000
 """Most combinations of a space's values with a study's cells; each is checked."""
 
@@ -81,13 +79,6 @@ class BuiltInStudy(Study):
     @classmethod
     def _build_models(cls, models: Any, info: ValidationInfo) -> Any:
         variants, cells = info.data.get("variants", {}), info.data.get("cells") or (Cells(),)
-        num_models = len(models) if isinstance(models, Mapping) else 0
-        number = len(info.data.get("tasks", ())) * num_models * len(variants)
-        if number > MAX_CELLS:
-            raise ValueError(
-                f"tasks x models x variants are {number} cells, want at most {MAX_CELLS}; split it into several "
-                "studies, which share their runs"
-            )
 
         def build(name: str, value: Any) -> StudyModel:
             wanted_by = (

@@ -23,7 +23,7 @@ from .study import Study
 from .validation import Loc, shown
 
 MAX_BYTES = 1_500_000
-"""Largest study file; 100 to 200 kB are read in a second, and `MAX_CELLS` variants, written out, take 1.3 MB."""
+"""Largest study file; 100 to 200 kB are read in a second, and 5,000 variants, written out, take 1.3 MB."""
 STUDIES = Path(__file__).parent.parent / "studies"
 """Folder of the shipped studies, `NAME.yaml`; those of Lu et al. 2021 are in a folder of their own."""
 

@@ -16,7 +16,6 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from annotated_types import Interval, Len
 from pydantic import (
     AfterValidator,
-    AllowInfNan,
     Field,
     Tag,
     ValidationInfo,
@@ -75,9 +74,6 @@ Seeds = Annotated[
     | Annotated[tuple[Seed, ...], AfterValidator(some_distinct), Tag("(tuple)")],
     by_type("a whole number n, for seeds 0 to n - 1, or a list of seeds"),
 ]
-
-
-Target = Annotated[float, AllowInfNan(False)]
 
 
 class StudyTask(Strict):
@@ -151,7 +147,7 @@ class Study(Strict):
     """Which model of a run counts: the best on validation data, or the last."""
     equal_within: Positive | None = None
     """Differences below it are none, in points or the metric's unit; null: none are."""
-    target: Target | dict[str, Target] | None = None
+    target: float | dict[str, float] | None = None
     """Validation value to which steps are counted, in percent or the metric's unit, or one for each of some tasks."""
     resources: Resources = Resources()
     """What each trial holds."""

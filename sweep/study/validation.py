@@ -135,13 +135,6 @@ class Mistakes:
             raise ValidationError.from_exception_data("study", self._details)
 
 
-@contextmanager
-def reworded(keys: Collection[str], *loc: str | int) -> Iterator[None]:
-    """Raise the mistakes of the block below `loc`, in the words of a study; `keys` are the valid ones there."""
-    with Mistakes() as mistakes, mistakes.below(*loc, keys=keys):
-        yield
-
-
 class Strict(BaseModel):
     """Base of a study's models: frozen; converts no types; refuses unknown keys and names a similar one."""
 
@@ -150,7 +143,7 @@ class Strict(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _reword(cls, value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
-        with reworded(cls.model_fields):
+        with Mistakes() as mistakes, mistakes.below(keys=cls.model_fields):
             return handler(_without_gone(cls, value))
 
 

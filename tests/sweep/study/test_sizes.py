@@ -37,13 +37,6 @@ def refusal(**changes: Any) -> str:
     return str(error.value)
 
 
-def test_tasks_models_and_variants_are_counted_before_they_are_read() -> None:
-    models, many = ({f"{kind}{n}": entry for n in range(100)} for kind, entry in (("m", MODEL), ("v", VARIANT)))
-    counts = "models: tasks x models x variants are 10000 cells, want at most 5000; "
-    assert refusal(models=models, variants=many).startswith(counts)
-    assert refusal(models=models, variants=many, cells=[{"models": ["m0"]}]).startswith(counts)
-
-
 def test_entries_of_cells_are_counted() -> None:
     assert refusal(cells=[{}] * 1001) == "cells: got 1001 entries, want at most 1000"
 
