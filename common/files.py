@@ -258,13 +258,6 @@ def read_plain(path: Path, most_bytes: int, *, through_link: bool = True) -> byt
         return file.read()
 
 
-def end_of(path: Path, most_bytes: int) -> bytes:
-    """Read the end of a file, of so many bytes at most; raises as `open_plain`."""
-    with open_plain(path) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
-        return file.read(most_bytes)
-
-
 def open_plain(path: Path, *, through_link: bool = True) -> BufferedReader:
     """Open a file; raises OSError for what is no plain file: a device may have no end, a pipe no writer.
 

@@ -1,12 +1,10 @@
-"""Addresses: whether a server listens there, one may, and this machine reaches itself; and how they are shown."""
+"""Addresses: whether a server answers there, and how they are shown."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-
-from .errors import UserError
 
 ANSWER_TIMEOUT_S = 10.0
 """Time after which a silent host counts as unreachable; Ray itself tries for minutes."""
@@ -56,15 +54,3 @@ def check_answers(host: str, port: int) -> None:
         socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S).close()
     except (UnicodeError, OverflowError) as error:
         raise OSError(f"not a valid host name or port number ({error})") from error
-
-
-def check_listening(host: str, port: int, advice: str) -> None:
-    """Raise UserError, with the advice, for an address that cannot be listened on."""
-    try:
-        socket.create_server((host, port)).close()
-    except OSError as problem:
-        raise UserError(
-            f"cannot listen on {host}:{port} ({problem.strerror}); {advice}"
-        ) from problem
-    except (UnicodeError, OverflowError) as problem:
-        raise UserError(f"cannot listen on {host}:{port}: not a valid address or port") from problem

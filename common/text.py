@@ -152,19 +152,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def machines_there(number: int) -> str:
-    """Return `2 machines are there`."""
-    return f"{counted(number, 'machine')} {'is' if number == 1 else 'are'} there"
-
-
 def gigabytes(number: int) -> str:
     """Return a number of bytes for reading."""
     return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"
-
-
-def percent(fraction: float | None) -> str:
-    """Return a fraction as tables show it, `-` for None."""
-    return "-" if fraction is None else f"{fraction:.1%}"
 
 
 def duration(seconds: float) -> str:

@@ -11,9 +11,8 @@ def _leave(*_: object) -> None:
 
 _ctrl_c = signal.getsignal(signal.SIGINT)
 if _ctrl_c is signal.default_int_handler:  # it is not in a background job of a shell's script
-    signal.signal(
-        signal.SIGINT, _leave
-    )  # the imports take a second, in which Ctrl-C would print a traceback
+    # The imports take a second, in which Ctrl-C would print a traceback.
+    signal.signal(signal.SIGINT, _leave)
 
 from lr_sweep.trainables.worker import hide_checkout  # noqa: E402
 

@@ -162,10 +162,8 @@ def stop_signals(on_stop: Callable[[], None], terminal: int) -> Iterator[Stop]:
             if stop.is_set():
                 continue
             stop.set()
-            answers.append(
-                threading.Thread(target=on_stop, daemon=True)
-            )  # it may block: a paused terminal
-            answers[-1].start()
+            answers.append(threading.Thread(target=on_stop, daemon=True))
+            answers[-1].start()  # it may block: a paused terminal
         os.close(reader)
         for answer in answers:
             answer.join()
@@ -210,12 +208,9 @@ def blocked(signals: frozenset[signal.Signals]) -> Iterator[None]:
 
 
 def _leave_at_once(terminal: int) -> NoReturn:
+    text = b"\nleft at once; the same command resumes from the last checkpoints\n"
     with contextlib.suppress(OSError):
-        shown = _SHOW_CURSOR if os.isatty(terminal) else b""
-        os.write(
-            terminal,
-            shown + b"\nleft at once; the same command resumes from the last checkpoints\n",
-        )
+        os.write(terminal, _SHOW_CURSOR + text if os.isatty(terminal) else text)
     os._exit(STOPPED)
 
 

@@ -157,9 +157,8 @@ def _let_threads_sleep() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        os.environ.setdefault(
-            "GOMP_SPINCOUNT", "3000"
-        )  # GNU's OpenMP, torch's on Linux; others know the policy alone
+        # Of GNU's OpenMP, torch's on Linux; others know the policy alone.
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
 @app.callback()

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from lr_sweep.common.errors import UserError, reason, unknown
 from lr_sweep.common.text import command as program_command
-from lr_sweep.common.text import duration, fitted, machines_there
+from lr_sweep.common.text import counted, duration, fitted
 from lr_sweep.sweep.cli import options as opt
 from lr_sweep.sweep.cluster.jobs import (
     DEFAULT_ADDRESS,
@@ -74,10 +74,8 @@ def data(
             tasks, weights = {}, {name: source}
         elif name in shipped_studies() or Path(name).suffix in (".yaml", ".yml"):
             study = load_built_in_study(name)
-            tasks, weights = (
-                {task: wanted.options for task, wanted in study.data_sets.items()},
-                hub_sources(study),
-            )
+            tasks = {task: wanted.options for task, wanted in study.data_sets.items()}
+            weights = hub_sources(study)
         else:
             valid = [*TASKS, *MODELS]
             listed = [*sorted(valid), *listed_studies()]
@@ -107,19 +105,18 @@ def _pretrain(studies: list[str], results: str, folder: Path) -> None:
             backbones = find_backbones(study, recorded.pretrained, folder)
             check_disk((), recorded, to_pretrain(study, backbones))
             for name, backbone in backbones.items():
-                if not isinstance(study.bodies[name].pretrained, PretrainedHere):
-                    print(
-                        f"{name}: nothing to pretrain here; its weights come from {backbone.source}"
-                    )
+                model, paths = (
+                    study.bodies[name],
+                    (recorded.pretrained, recorded.pretraining_progress),
+                )
+                if not isinstance(model.pretrained, PretrainedHere):
+                    source = backbone.source
+                    print(f"{name}: nothing to pretrain here; its weights come from {source}")
                 elif backbone.here:
                     print(f"{name}: already there: {backbone.source}")
                 else:
-                    paths = recorded.pretrained, recorded.pretraining_progress
-                    print(
-                        pretrain_model(
-                            name, study.bodies[name], *paths, torch.device("cpu"), _say, folder
-                        )
-                    )
+                    device = torch.device("cpu")
+                    print(pretrain_model(name, model, *paths, device, _say, folder))
 
 
 @command("submit rothermel2021-table1 --results /shared/results --data-dir /shared/data")
@@ -197,9 +194,8 @@ def down(file: File, yes: Yes = False) -> int:
     if not (yes or opt.agreed(f"End the cluster of {file} and all of its sweeps?", unasked)):
         return 1
     left = end_cluster(file)
-    for line in left:
+    for line in [*left, f"{file}: {'not all has ended' if left else 'nothing is left'}"]:
         _say(line)
-    _say(f"{file}: {'not all has ended' if left else 'nothing is left'}")
     return int(bool(left))
 
 
@@ -220,7 +216,8 @@ def jobs(
         print("\n".join(fitted([("job", "status", "took", "of", "results"), *rows], 1)))
     else:
         _say(f"no study was submitted to the cluster at {server.address}")
-    print(machines_there(server.machines()))
+    number = server.machines()
+    print(f"{counted(number, 'machine')} {'is' if number == 1 else 'are'} there")
 
 
 @command("cluster logs rothermel2021-table1", cluster)
@@ -238,14 +235,12 @@ def stop(study: JobOf, address: Address = DEFAULT_ADDRESS, yes: Yes = False) -> 
     if not job.active:
         _say(f"{job.name} has ended already ({job.status.lower()})")
         return 0
-    whose = f"{job.name} was submitted by {job.owner or 'another user'}, and you are {owner_here()}"
-    again = program_command("cluster", "stop", job.name, "--address", address, "--yes")
-    if not (
-        yes
-        or job.owner == owner_here()
-        or opt.agreed(f"{whose}: stop it?", f"{whose}: `{again}` stops it")
-    ):
-        return 1
+    if not yes and job.owner != owner_here():
+        owner = job.owner or "another user"
+        whose = f"{job.name} was submitted by {owner}, and you are {owner_here()}"
+        again = program_command("cluster", "stop", job.name, "--address", address, "--yes")
+        if not opt.agreed(f"{whose}: stop it?", f"{whose}: `{again}` stops it"):
+            return 1
     server.stop(job.name)
     if job.status == "PENDING":
         _say(
@@ -290,11 +285,10 @@ def _ended(server: ClusterJobs, job: Job) -> int:
     if code > 0:
         return code
     # No end of `run` itself: a signal ended it, or Ray did.
-    cause = (
-        f"was killed by {signal.Signals(-code).name}"
-        if code
-        else f"was lost ({reason(Exception(job.message))})"
-    )
-    memory = ", as the system does when memory is short" if code == -signal.SIGKILL else ""
-    _say(f"its driver {cause}{memory}. Submit the study again to resume it.")
+    cause = f"was lost ({reason(Exception(job.message))})"
+    if code:
+        cause = f"was killed by {signal.Signals(-code).name}"
+    if code == -signal.SIGKILL:
+        cause += ", as the system does when memory is short"
+    _say(f"its driver {cause}. Submit the study again to resume it.")
     return 1

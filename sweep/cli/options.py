@@ -29,10 +29,7 @@ def location(text: str) -> str:
     """Return a path, or the URI of a store, as it was given; raises ValueError."""
     try:
         Path(text).expanduser().resolve()
-    except (
-        RuntimeError,
-        OSError,
-    ) as error:  # `~nouser`, a circle of links, a folder that may not be read
+    except (RuntimeError, OSError) as error:  # `~nouser`, a circle of links, a closed folder
         raise ValueError(f"got {text!r}: {error}; write the path out") from error
     return text
 
@@ -187,13 +184,6 @@ def open_results(location: str, *, weights: bool = False, curves: bool = True) -
     return results_here(location, weights=weights, curves=curves)
 
 
-def open_directory(location: str, needed_by: str) -> Directory:
-    """Return the results directory that `--results` names; raises UserError if it is in a store."""
-    from lr_sweep.sweep.store.results import directory_at
-
-    return directory_at(location, needed_by)
-
-
 def study_names(given: list[str] | None, results: Directory) -> list[str]:
     """Return the names of the given studies: recorded ones, or ones that could be."""
     from lr_sweep.analysis.record.read import check_format, recorded_studies
@@ -210,9 +200,7 @@ def _study_name(given: str, recorded: Collection[str]) -> str:
     name = path.stem if is_file else given
     if name in recorded and (path.is_file() or not is_file):
         return name
-    from lr_sweep.sweep.study.file import (
-        load_study,
-    )  # imported late: a recorded study needs no YAML
+    from lr_sweep.sweep.study.file import load_study  # late: a recorded study needs no YAML
 
     return load_study(given, recorded).study
 

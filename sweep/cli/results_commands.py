@@ -85,15 +85,21 @@ def ui(
 
 def _serve(results: Results, port: int) -> None:
     import secrets
+    import socket
 
     from lr_sweep.analysis.record.read import check_format
-    from lr_sweep.common.network import check_listening
     from lr_sweep.sweep.live.guard import LOOPBACK, link
     from lr_sweep.sweep.live.server import serve
 
     check_format(results.root)
     token, say = secrets.token_hex(16), opt.say
-    check_listening(LOOPBACK, port, "another program may have it: choose another with --port")
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except OSError as problem:
+        raise UserError(
+            f"cannot listen on {LOOPBACK}:{port} ({problem.strerror}); another program may have it: choose another "
+            "with --port"
+        ) from problem
     say(f"live page  {link(port, token)}")
     say(
         "Open it first: its token lets this browser read MLflow, too, which follows within 20 s. Ctrl-C ends both."
@@ -182,6 +188,7 @@ def gc(
     """List what can be removed from a results directory, and ask before removing it."""
     from lr_sweep.analysis.record.read import check_format
     from lr_sweep.sweep.inspection.gc import KINDS, collect
+    from lr_sweep.sweep.store.results import directory_at
 
     def agreed(kind: str) -> bool:
         unasked = "nothing was removed: there is no terminal to ask at. Give --yes to remove what is listed."
@@ -190,6 +197,6 @@ def gc(
     for kind in only or ():
         if kind not in KINDS:
             raise UserError(unknown("kind", kind, KINDS))
-    recorded = opt.open_directory(results, "gc")
+    recorded = directory_at(results, "gc")
     check_format(recorded.root)
     collect(recorded, only or KINDS, agreed, opt.say)

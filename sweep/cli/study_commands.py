@@ -138,14 +138,12 @@ def plan(
     for study in opt.load_studies(studies, gpus_per_trial, fresh):
         placement = Placement(resources=study.resources)
         planned = Plan(study, placement, recorded, opt.data_folder(data_dir), only or {}, noise)
-        count_gpus = (
-            gpus is None and placement.device == "cuda"
-        )  # takes seconds where there are GPUs
-        machine = devices_here(cpus, None if count_gpus else gpus or 0)
+        # GPUs are counted where trials ask for some: it takes seconds.
+        num_gpus = gpus if placement.device == "cuda" else gpus or 0
+        machine = devices_here(cpus, num_gpus)
         if measure:
-            from lr_sweep.sweep.tune.measure import (
-                measure_cells,
-            )  # with torch, for which no other plan waits
+            # With torch, for which no other plan waits.
+            from lr_sweep.sweep.tune.measure import measure_cells
 
             measure_cells(planned, cost_on(planned, machine), say)
         if register is not None:

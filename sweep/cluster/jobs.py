@@ -99,9 +99,8 @@ class ClusterJobs:
             logging.getLogger(name).setLevel(logging.ERROR)
         use_token_file()
         self.address = address
-        os.environ["RAY_API_SERVER_ADDRESS"] = (
-            address  # overrides RAY_ADDRESS, which overrides the argument (2.60)
-        )
+        # It overrides RAY_ADDRESS, which overrides the client's argument (2.60).
+        os.environ["RAY_API_SERVER_ADDRESS"] = address
         with _problems(address):
             self._client = JobSubmissionClient(address)
 
@@ -246,14 +245,8 @@ def _problems(address: str) -> AbstractContextManager[None]:
             f"~/.ray/auth_token here, and RAY_AUTH_MODE unset or `token`."
         )
 
-    kinds = (
-        AuthenticationError,
-        RayStateApiException,
-        aiohttp.ClientError,
-        RuntimeError,
-        OSError,
-    )
-    return translated(kinds, explain)
+    of_ray = (AuthenticationError, RayStateApiException)
+    return translated((*of_ray, aiohttp.ClientError, RuntimeError, OSError), explain)
 
 
 def submit_study(
@@ -290,18 +283,9 @@ def submit_study(
         if study.files is not None:  # data files are looked for in the data directory
             write_code(study.files, folder)
         say(f"sending {CHECKOUT}, {gigabytes(size)}, to {server.address}")
-        run = (
-            "run",
-            sent,
-            "--address",
-            "auto",
-            "--results",
-            results,
-            "--data-dir",
-            data_dir,
-            *options,
-        )
-        command = f"exec sh {START} {shlex.join(run)}"  # `exec`: a stop signals Python, not a shell
+        where = ["--address", "auto", "--results", results, "--data-dir", data_dir]
+        run = shlex.join(["run", sent, *where, *options])
+        command = f"exec sh {START} {run}"  # `exec`: a stop signals Python, not a shell
         name = server.start(study.study, results, command, folder, more)
     return server.get(name)
 
@@ -319,15 +303,12 @@ def _refuse_a_second(cluster: ClusterJobs, results: str) -> None:
 
 def check_paths(results: str, data_dir: str) -> None:
     """Raise UserError for relative paths, which mean nothing on other machines, StoreError for URIs of no store."""
-    folder = local_path(results)
-    given = {"--results": folder, "--data-dir": PurePosixPath(data_dir)}
-    relative = [
-        f"{option} {path}"
-        for option, path in given.items()
-        if path is not None and not path.is_absolute()
-    ]
-    if folder is None:
+    given = {"--data-dir": PurePosixPath(data_dir)}
+    if folder := local_path(results):
+        given = {"--results": folder, **given}
+    else:
         checked(results)
+    relative = [f"{option} {path}" for option, path in given.items() if not path.is_absolute()]
     if relative:
         raise UserError(
             f"got {' and '.join(relative)}, want absolute paths: they are folders on a disk that all of the cluster's "
@@ -351,8 +332,7 @@ def copy_program(folder: Path, program: Path = CHECKOUT, files: OwnFiles | None 
 
 def sent_files(program: Path) -> list[Path]:
     """Return the files of the program that a cluster gets."""
-    paths = [
-        program / "__init__.py",
-        *(path for folder in SENT for path in (program / folder).rglob("*")),
-    ]
+    paths = [program / "__init__.py"]
+    for folder in SENT:
+        paths += (program / folder).rglob("*")
     return [path for path in paths if path.is_file() and "__pycache__" not in path.parts]

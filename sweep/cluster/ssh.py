@@ -55,12 +55,10 @@ def ssh(cluster: Fields, *options: str) -> list[str]:
     """Return the command of ssh with user and key of a cluster file and further options; an address is to follow."""
     auth = cluster["auth"]
     given = [f"{option}={auth[name]}" for option, name in OF_FILE.items() if auth.get(name)]
-    key = (
-        ["-i", str(Path(auth["ssh_private_key"]).expanduser())]
-        if auth.get("ssh_private_key")
-        else []
-    )
-    return ["ssh", *(f"-o{option}" for option in [*options, *OPTIONS, *given]), *key]
+    words = ["ssh", *(f"-o{option}" for option in [*options, *OPTIONS, *given])]
+    if key := auth.get("ssh_private_key"):
+        words += ["-i", str(Path(key).expanduser())]
+    return words
 
 
 def fetch(cluster_file: Path, folder: str, target: Path) -> None:
@@ -69,16 +67,9 @@ def fetch(cluster_file: Path, folder: str, target: Path) -> None:
     make_folder(target)
     cluster = read_cluster(cluster_file)
     source = f"{head_address(cluster_file, cluster)}:{folder}/"
+    rsync = ["rsync", "--archive", "--rsh", shlex.join(ssh(cluster))]
     for rules in PARTS:
-        words = [
-            "rsync",
-            "--archive",
-            "--rsh",
-            shlex.join(ssh(cluster)),
-            *rules,
-            source,
-            f"{target}/",
-        ]
+        words = [*rsync, *rules, source, f"{target}/"]
         if code := subprocess.run(words, check=False).returncode:
             raise UserError(
                 f"rsync ended (code {code}); its reason is above. What it copied is complete."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from lr_sweep.analysis.metric import Metric
 from lr_sweep.analysis.record.columns import RUNS
 from lr_sweep.analysis.record.read import check_format, read_curves
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import end_of
+from lr_sweep.common.files import open_plain
 from lr_sweep.common.text import aligned, failure_line, fitted, gigabytes, without_escapes
 from lr_sweep.sweep.results import run_state
 from lr_sweep.sweep.results.directory import Results
@@ -106,7 +107,9 @@ def log_text(results: Results, given: str, most_bytes: int = MOST_LOG) -> str:
             f"{path} is a link, or in one: links in results are not followed, as they may lead anywhere"
         )
     try:
-        content = end_of(path, most_bytes).decode(errors="replace")
+        with open_plain(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+            content = file.read(most_bytes).decode(errors="replace")
         text = re.sub("\r\n?", "\n", content)
         return without_escapes(text).rstrip("\n")
     except FileNotFoundError:

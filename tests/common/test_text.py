@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from lr_sweep.analysis.judge.readers.nested import yaml_content
 from lr_sweep.common.files import load_yaml
-from lr_sweep.common.text import failure_line, fitted, percent, rate_text, study_heading, without_escapes
+from lr_sweep.common.text import failure_line, fitted, rate_text, study_heading, without_escapes
 from lr_sweep.sweep.study.file import read_yaml
 
 
@@ -23,11 +23,6 @@ def test_a_learning_rate_of_six_digits_reads_back(rate: float) -> None:
     assert "e" in text
     assert "e-0" not in text
     assert ".0e" not in text
-
-
-@pytest.mark.parametrize(("fraction", "text"), [(None, "-"), (0.98765, "98.8%"), (1.0, "100.0%")])
-def test_percent(fraction: float | None, text: str) -> None:
-    assert percent(fraction) == text
 
 
 def test_a_study_that_has_no_title_is_named_once() -> None:
