@@ -197,12 +197,8 @@ class ObjectStore:
 
 
 def local_path(location: str) -> Path | None:
-    """Return the directory that a path or a `file://` URI names; None: it is of a store."""
-    if "://" not in location:
-        return Path(location)
-    parts = urlsplit(location)
-    is_here = parts.scheme == "file" and parts.netloc in ("", "localhost")
-    return Path(unquote(parts.path)) if is_here else None
+    """Return the directory that a path names; None: it is the address of a store."""
+    return None if "://" in location else Path(location)
 
 
 def checked(uri: str) -> str:
@@ -215,8 +211,8 @@ def checked(uri: str) -> str:
         )
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
         raise StoreError(
-            f"got {shown_uri(uri)}, want a directory, file:///PATH, or s3://BUCKET/PREFIX alone: name another server "
-            f"of S3's protocol with AWS_ENDPOINT_URL, a region with AWS_DEFAULT_REGION"
+            f"got {shown_uri(uri)}, want a directory, or s3://BUCKET/PREFIX alone: name another server of S3's "
+            f"protocol with AWS_ENDPOINT_URL, a region with AWS_DEFAULT_REGION"
         )
     return uri.rstrip("/")
 

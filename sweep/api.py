@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from html import escape
 from pathlib import Path
 from traceback import walk_stack
 from types import MappingProxyType
@@ -21,10 +20,8 @@ from lr_sweep.analysis.report.chart import sweep_panels
 from lr_sweep.analysis.report.figure_frame import drawn
 from lr_sweep.analysis.report.figures import sweep_figure
 from lr_sweep.analysis.statistics.comparisons.pairs import comparisons
-from lr_sweep.analysis.statistics.comparisons.target import StepsCompared, compare_steps
 from lr_sweep.analysis.statistics.rates.laws import laws
 from lr_sweep.analysis.statistics.rates.optimum import optima
-from lr_sweep.analysis.statistics.selection.best import CELL
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.analysis.study_summary import Study as Summarised
@@ -86,10 +83,8 @@ class Sweep:
                 'workers import this file: put what starts a sweep below `if __name__ == "__main__":`'
             )
         self.study = _study(study, fields)
-        self.results, self._only = (
-            results_here(str(results)),
-            parse_only(only) if only else ALL_RUNS,
-        )
+        self.results = results_here(str(results))
+        self._only = parse_only(only) if only else ALL_RUNS
         self.data_dir = Path(data_dir or default_data_dir()).expanduser().resolve()
 
     def plan(self) -> str:
@@ -153,11 +148,6 @@ class Sweep:
         read = read_summary(self.results.root, self.study.study, ("content",))
         return laws(optima(read.summary), read.axes())
 
-    def steps_to_target(self) -> StepsCompared | None:
-        """Compare the steps to the study's `target`: `.cells` and `.pairs`; None: the study has none."""
-        read = read_summary(self.results.root, self.study.study)
-        return compare_steps(read.summary, read.curves)
-
     def curves(self) -> pd.DataFrame:
         """Return every evaluation of the study's runs, by `run_id` and `step`."""
         return read_curves(
@@ -167,15 +157,6 @@ class Sweep:
     def logged(self) -> pd.DataFrame:
         """Return what the training function logged, a row a value: `run_id`, `step`, `name` and `value`."""
         return logged_values(self.curves(), ["run_id"])
-
-    def _repr_html_(self) -> str:
-        """Show in a notebook what each variant reached at its chosen rate; before the study was run, its plan."""
-        if not self.results.facts(self.study.study).exists():
-            return f"<pre>{escape(self.plan())}</pre>"
-        shown = [*CELL, "learning_rate", "test_mean", "test_sem", "num_values"]
-        return (
-            f"<b>{escape(self.study.study)}</b>{self.summary().cells[shown].to_html(index=False)}"
-        )
 
     def figure(self, model: str | None = None) -> Figure:
         """Draw the metric against the learning rate, a panel a task; of several models by default the first."""
@@ -197,10 +178,6 @@ class Judged:
     def comparisons(self) -> pd.DataFrame:
         """Return a row a pair of variants: `difference` (`low` to `high`), `corrected_p`, `distinguishable`."""
         return comparisons(self.summary)
-
-    def steps_to_target(self) -> StepsCompared | None:
-        """Compare the steps to the `target` that was given, as `Sweep.steps_to_target`; None: none was."""
-        return compare_steps(self.summary, self._study.curves)
 
     def figure(self, model: str | None = None) -> Figure:
         """Draw the figure, as of `Sweep.figure`."""

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from lr_sweep.analysis.record.read import read_runs
 from lr_sweep.benchmarks.house import modules_of
-from lr_sweep.sweep.cluster.jobs import SENT, sent_files
+from lr_sweep.sweep.cluster.jobs import SENT
 from lr_sweep.tests.support.servers.local_head import local_head
 from lr_sweep.tests.support.tiny_study import ROOT, environment, rows, write_study
 
@@ -138,8 +138,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def test_the_wheel_has_the_program_and_nothing_else(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    files = [path.relative_to(ROOT).as_posix() for path in sent_files(ROOT) if path.suffix in SHIPPED]
-    assert names == {f"lr_sweep/{file}" for file in files}
+    sent = [path for name in SENT for path in (ROOT / name, *(ROOT / name).rglob("*"))]
+    assert names == {f"lr_sweep/{path.relative_to(ROOT).as_posix()}" for path in sent if path.suffix in SHIPPED}
 
 
 @pytest.mark.slow

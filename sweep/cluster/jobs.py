@@ -55,8 +55,8 @@ STOP_WAIT_S = 120
 
 FOLLOW_EVERY_S = 1.0
 
-SENT = ("analysis", "common", "datasets", "sweep", "trainables")
-"""Folders of the program that a cluster's machines get, below `lr_sweep`."""
+SENT = ("__init__.py", "analysis", "common", "datasets", "sweep", "trainables")
+"""Folders of the program, and its file, that a cluster's machines get, below `lr_sweep`."""
 START = "lr_sweep/sweep/cluster/start.sh"
 """The script in the folder that is sent; it finds the interpreter."""
 
@@ -321,18 +321,12 @@ def copy_program(folder: Path, program: Path = CHECKOUT, files: OwnFiles | None 
 
     Ray's job server refuses more than 100 MiB (2.60), packed.
     """
-    sizes = {file: file.stat().st_size for file in sent_files(program)}
-    for file in sizes:
-        copy = folder / "lr_sweep" / file.relative_to(program)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
-    (folder / "lr_sweep" / PACKED).write_text(json.dumps(origin(files)))
-    return sum(sizes.values())
+    copy = folder / "lr_sweep"
 
+    def left_out(parent: str, names: list[str]) -> set[str]:
+        sent = {*SENT} if Path(parent) == program else {*names} - {"__pycache__"}
+        return {*names} - sent
 
-def sent_files(program: Path) -> list[Path]:
-    """Return the files of the program that a cluster gets."""
-    paths = [program / "__init__.py"]
-    for folder in SENT:
-        paths += (program / folder).rglob("*")
-    return [path for path in paths if path.is_file() and "__pycache__" not in path.parts]
+    shutil.copytree(program, copy, ignore=left_out, copy_function=shutil.copyfile)
+    (copy / PACKED).write_text(json.dumps(origin(files)))
+    return sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())

@@ -71,7 +71,6 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     sweep = Sweep(tmp_path / "tiny.yaml", bench.results.root, data_dir=tmp_path)
     with pytest.raises(RecordError, match="run a study first"):
         sweep.summary()
-    assert "<pre>tiny" in sweep._repr_html_()  # before a run, the plan
     said: list[str] = []
     outcome = sweep.run(say=said.append)
     assert (outcome.trained, outcome.failed, outcome.stopped) == (4, 0, False)
@@ -83,7 +82,6 @@ def test_a_sweep_runs_and_its_numbers_are_tables(tmp_path: Path, monkeypatch: py
     assert sweep.laws().empty
     assert len(sweep.curves()) == 4
     assert list(sweep.logged()) == ["run_id", "step", "name", "value"]
-    assert "<td>unfrozen-random</td>" in sweep._repr_html_()
     figure = sweep.figure()
     figure.savefig(tmp_path / "figure.png")
     assert figure.axes[0].get_xlabel() == "learning rate"

@@ -19,7 +19,7 @@ import yaml
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import Say
-from lr_sweep.sweep.cluster.jobs import SENT, ClusterJobs, Job, copy_program, owner_here, sent_files
+from lr_sweep.sweep.cluster.jobs import SENT, ClusterJobs, Job, copy_program, owner_here
 from lr_sweep.sweep.results import provenance
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.tiny_study import ROOT, refused, said, write_study
@@ -304,7 +304,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_what_is_copied(checkout: Path, tmp_path: Path) -> None:
     there = tmp_path / "there"
-    assert copy_program(there, checkout) == len("sweep/a.py")
+    assert copy_program(there, checkout) == len("sweep/a.py") + (there / "lr_sweep" / "packed.json").stat().st_size
     files = {path.relative_to(there).as_posix() for path in there.rglob("*") if path.is_file()}
     assert files == {"lr_sweep/packed.json", "lr_sweep/sweep/a.py"}
     assert (there / "lr_sweep" / "sweep" / "a.py").read_text() == "sweep/a.py"
@@ -333,7 +333,7 @@ def mounted(cluster_file: str) -> set[str]:
 @pytest.mark.parametrize(
     "copied",
     [
-        {path.relative_to(ROOT).parts[0] for path in sent_files(ROOT)},
+        {*SENT},
         mounted("cluster.yaml"),
         mounted("docs/cluster/local.yaml"),
         {word for line in DOCKERFILE if line[:1] == ["COPY"] for word in line[1:-1]},
@@ -347,13 +347,13 @@ def test_every_copy_has_all_folders_of_the_program(copied: set[str]) -> None:
     assert all(name.startswith("~") or (ROOT / name).exists() for name in copied)
 
 
-def test_all_of_this_program_is_sent_and_fits() -> None:
+def test_all_of_this_program_is_sent_and_fits(tmp_path: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", *SENT], cwd=ROOT, capture_output=True, text=True)
     if tracked.returncode:
         pytest.skip("no git checkout")
-    sent = {path.relative_to(ROOT).as_posix() for path in sent_files(ROOT)}
+    assert copy_program(tmp_path) < 20 * MIB
+    sent = {path.relative_to(tmp_path / "lr_sweep").as_posix() for path in tmp_path.rglob("*")}
     assert {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()} <= sent
-    assert sum((ROOT / name).stat().st_size for name in sent) < 20 * MIB
 
 
 def test_a_copy_knows_its_commit(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

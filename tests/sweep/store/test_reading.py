@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from lr_sweep.common.object_store import ObjectStore, StoreError, local_path
+from lr_sweep.common.object_store import ObjectStore, StoreError
 from lr_sweep.common.working_copy import KEPT, refresh
 from lr_sweep.sweep.cli.parser import main
 from lr_sweep.sweep.cluster.jobs import check_paths
 from lr_sweep.sweep.store.results import results_here
 from lr_sweep.tests.support.servers.s3_server import SECRET, Machines
-from lr_sweep.tests.support.synthetic import URI, add_runs, filled
+from lr_sweep.tests.support.synthetic import URI, filled
 from lr_sweep.tests.support.tiny_study import curves, in_process, refused, rows, succeeds
 
 
@@ -90,7 +88,7 @@ def test_a_reader_beside_a_run_on_the_same_machine_sees_what_the_run_wrote(machi
 @pytest.mark.parametrize(
     ("uri", "wanted"),
     [
-        ("ftp://host/results", "want a directory, file:///PATH, or s3://BUCKET/PREFIX"),
+        ("ftp://host/results", "want a directory, or s3://BUCKET/PREFIX"),
         ("s3://bucket/results?region=eu-west-1", "a region with AWS_DEFAULT_REGION"),
         (f"s3://key:{SECRET}@bucket/results", "got credentials in the address of s3://bucket/results"),
         ("s3:///results", "or s3://BUCKET/PREFIX alone"),
@@ -116,10 +114,3 @@ def test_a_store_can_be_submitted_to() -> None:
     check_paths(URI, "/shared/data")
     with pytest.raises(StoreError, match="want a directory"):
         check_paths("ftp://host/results", "/shared/data")
-
-
-def test_a_file_uri_is_a_directory(tmp_path: Path) -> None:
-    folder = tmp_path / "a b"
-    add_runs(folder)
-    assert local_path(folder.as_uri()) == folder
-    succeeds("status", "small", "--results", folder.as_uri())
