@@ -24,13 +24,12 @@ from .listops_examples import (
     FIRST_DIGIT,
     FIRST_OPERATOR,
     GENERATOR_VERSION,
+    LU2021_NUM_TOKENS,
     OPERATORS,
     PAD,
     VOCABULARY,
     Examples,
-    Tokenisation,
     generate,
-    num_tokens,
     read_or_make,
     to_lu2021,
 )
@@ -54,7 +53,7 @@ class Options:
     source: Literal["auto", "release", "generated"] = "auto"
     """`release`: `basic_{train,val,test}.tsv` in `listops/` or `listops/listops-1000/` of the data directory.
     `generated`: our generator of the same distribution. `auto`: release if its files are there, else generated."""
-    tokenisation: Tokenisation = "lra"
+    tokenisation: Literal["lra", "lu2021"] = "lra"
     """`lra`: all 15 tokens. `lu2021`: closers dropped and cut at 512 tokens, as in Lu et al.'s public code; the task
     can't be solved then."""
     generator_seed: int = 0
@@ -83,11 +82,10 @@ class Options:
 
 def shape(options: Options) -> TaskShape:
     """Return 2000 tokens out of 16 (`lu2021`: 512 out of 15), 10 classes."""
-    return TaskShape(
-        num_tokens=num_tokens(options.tokenisation, options.max_tree_length),
-        num_classes=10,
-        num_token_ids=len(VOCABULARY) - (options.tokenisation == "lu2021"),  # without the closer
-    )
+    width, num_ids = options.max_tree_length, len(VOCABULARY)
+    if options.tokenisation == "lu2021":  # without the closer
+        width, num_ids = min(LU2021_NUM_TOKENS, width), num_ids - 1
+    return TaskShape(num_tokens=width, num_classes=10, num_token_ids=num_ids)
 
 
 def num_train(options: Options) -> int:
@@ -158,10 +156,9 @@ def _find_release(options: Options, data_dir: Path) -> Path | None:
 
 
 def _generator_options(options: Options) -> dict[str, Any]:
-    others = ("source", "tokenisation")
-    return {
-        name: value for name, value in dataclasses.asdict(options).items() if name not in others
-    }
+    content = dataclasses.asdict(options)
+    del content["source"], content["tokenisation"]
+    return content
 
 
 def _generator_checksum(options: Options) -> str:

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from zipfile import BadZipFile
 
 import numpy as np
@@ -25,8 +24,6 @@ from lr_sweep.common.text import command
 from lr_sweep.datasets import files
 
 from .task import DataError
-
-Tokenisation = Literal["lra", "lu2021"]
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 VOCABULARY = ("<pad>", *"0123456789", *OPERATORS, "]")
@@ -57,14 +54,9 @@ class Examples:
         )
 
 
-def num_tokens(tokenisation: Tokenisation, max_tree_length: int) -> int:
-    """Return the number of tokens T that examples are padded to; `lra`: the last one is always padding."""
-    return max_tree_length if tokenisation == "lra" else min(LU2021_NUM_TOKENS, max_tree_length)
-
-
 def to_lu2021(examples: Examples) -> Examples:
     """Drop the closers and cut at 512 tokens, as Lu et al.'s public code did; such examples can't be solved."""
-    width = num_tokens("lu2021", examples.inputs.shape[1])
+    width = min(LU2021_NUM_TOKENS, examples.inputs.shape[1])
     inputs = np.zeros((len(examples), width), dtype=np.uint8)  # (N, T)
     for row, ids in zip(inputs, examples.inputs, strict=True):
         kept = ids[(ids != CLOSER) & (ids != PAD)][:width]
