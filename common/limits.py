@@ -6,15 +6,15 @@ from typing import Annotated
 
 from annotated_types import Interval
 
-MOST_SEEDS = 2**63
-"""Records hold seeds as int64."""
+SEEDS_BELOW = 2**63
+"""Bound of seeds, which records hold as int64."""
 LARGEST = 1e30
-"""Computations are in float32, which ends at 3e38."""
+"""Bound of other numbers: computations are in float32, which ends at 3e38."""
 
 Count = Annotated[int, Interval(ge=1, le=1_000_000_000)]
 Steps = Annotated[int, Interval(ge=1, le=1_000_000_000_000)]
 """Gradient steps; sums of them fit into int64."""
-Seed = Annotated[int, Interval(ge=0, lt=MOST_SEEDS)]
+Seed = Annotated[int, Interval(ge=0, lt=SEEDS_BELOW)]
 Dimension = Annotated[int, Interval(ge=1, le=1_000_000)]
 Fraction = Annotated[float, Interval(ge=0, lt=1)]
 Positive = Annotated[float, Interval(gt=0, le=LARGEST)]

@@ -171,9 +171,8 @@ def listing_json(results: Results, names: Sequence[str]) -> Row:
 
 def _listed(results: Results, names: Sequence[str]) -> _Listed:
     check_format(results.root)
-    studies = {name: read_study(results.root, name) for name in names}
     wanted = run_state.read_all_wanted(results)
-    studies = studies or {name: read_study(results.root, name) for name in wanted}
+    studies = {name: read_study(results.root, name) for name in names or wanted}
     # Chosen studies first: they give the order and the labels.
     runs = run_state.known_runs(
         results, {name: wanted[name] for name in studies} | wanted, [*FACTS, *SCORES.values()]

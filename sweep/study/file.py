@@ -28,18 +28,14 @@ STUDIES = Path(__file__).parent.parent / "studies"
 """Folder of the shipped studies, `NAME.yaml`; those of Lu et al. 2021 are in a folder of their own."""
 
 
-def shipped_studies() -> list[str]:
-    """Return the names of the shipped studies."""
-    return list(_shipped_files())
-
-
 def listed_studies() -> list[str]:
     """Return the names of the shipped studies for messages, those of Lu et al. 2021 in one."""
     others = [name for name in shipped_studies() if not name.startswith("lu2021-")]
     return [*others, "lu2021-table1 to lu2021-table21, each also with -swept, some with -small"]
 
 
-def _shipped_files() -> dict[str, Path]:
+def shipped_studies() -> dict[str, Path]:
+    """Return the files of the shipped studies by their names."""
     paths = (
         path
         for pattern in ("*.yaml", "lu2021/*.yaml")
@@ -55,7 +51,7 @@ def load_study(name_or_path: str | Path, recorded: Iterable[str] = ()) -> Study:
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        shipped = _shipped_files()
+        shipped = shipped_studies()
         if str(name_or_path) not in shipped:
             recorded = sorted(set(recorded) - set(shipped))
             if hint := file_like(path, "*.yaml"):

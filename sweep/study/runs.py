@@ -82,9 +82,9 @@ class WantedRun:
             "data_origin",
             "options",
             "fresh",
+            "trained_parameters",
         )
         row = {name: getattr(self, name) for name in names}
-        row["trained_parameters"] = self.trained_parameters
         return row | {name: getattr(self.run, name) for name in ("task", "learning_rate", "seed")}
 
 
@@ -130,16 +130,15 @@ def wanted_runs(
     cannot be identified.
     """
     places, seeds = list(_places(study, backbones, data_dir, proposed)), study.seed_list()
-    fresh_of = [seeds for cell in proposed.values() for seeds in cell.fresh.values()]
-    runs = []
-    for seed in seeds:
-        for place in places:
-            if seed == seeds[0] or place.proposed.wins(place.rate):
-                runs.append(place.run(seed))
-    for seed in sorted(set().union(*fresh_of)):
-        for place in places:
-            if seed in place.proposed.fresh.get(place.rate, ()):
-                runs.append(replace(place.run(seed), fresh=True))
+    winning = [place for place in places if place.proposed.wins(place.rate)]
+    runs = [place.run(seeds[0]) for place in places]
+    runs += [place.run(seed) for seed in seeds[1:] for place in winning]
+    fresh = set[int]()
+    for cell in proposed.values():
+        fresh.update(*cell.fresh.values())
+    for seed in sorted(fresh):
+        chosen = [place for place in places if seed in place.proposed.fresh.get(place.rate, ())]
+        runs += [replace(place.run(seed), fresh=True) for place in chosen]
     return runs
 
 

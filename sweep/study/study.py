@@ -228,7 +228,6 @@ class Study(Strict):
     def _build_tasks(cls, tasks: Any, info: ValidationInfo) -> Any:
         def build(name: str, value: Any) -> StudyTask:
             if value is not None and not isinstance(value, Mapping):
-                cls.read_options(name, {})  # an unknown name is the first thing to say
                 raise ValueError(f"got {shown(value)}, want a mapping of options, with num_steps")
             given = {"num_steps": info.data.get("num_steps"), **(value or {})}
             steps = {field: given.pop(field, None) for field in cls.task_steps}
