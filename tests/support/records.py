@@ -21,6 +21,7 @@ from lr_sweep.analysis.record.paths import Paths
 from lr_sweep.analysis.statistics.selection.summary import StudySummary
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.common.files import write_bytes
+from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
 
 Point = tuple[int, float, float]
@@ -30,6 +31,14 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> None:
     write_bytes(path, parquet_bytes(table(rows, columns)), durable=False)
+
+
+def verify_lines(results: Results) -> list[str]:
+    """What `verify` says of a record, a line each."""
+    lines: list[str] = []
+    problems = verify(results, lines.append)
+    assert problems == sum(line.startswith("problem: ") for line in lines)
+    return lines
 
 
 def wanted_row(run_id: str, num_steps: int = 300, **labels: Any) -> dict[str, Any]:

@@ -25,6 +25,14 @@ def load(name: str) -> dict[str, Any]:
     return loaded
 
 
+def write_program(path: Path, text: str) -> Path:
+    """Write a program that any user may start, in a folder that is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
 # A token somewhere in the home folder would make some of Ray's programs ask for it, and others not show it.
 NO_TOKEN = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 

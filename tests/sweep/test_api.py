@@ -117,7 +117,6 @@ def test_a_table_is_judged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ([{"lr": 1}], "got a list as a table, want a path or a pandas DataFrame"),
         (pd.DataFrame([[1, 2]], columns=["lr", "lr"]), "DataFrame cannot be read .Duplicate column names found"),
         (pd.DataFrame(), "DataFrame has no runs to read"),
     ],

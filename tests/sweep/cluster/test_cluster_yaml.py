@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import shlex
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,11 +18,9 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
-from lr_sweep.tests.support.small_cluster import FILES, load
+from lr_sweep.tests.support.small_cluster import FILES, load, write_program
 from lr_sweep.tests.support.tiny_study import ROOT, arguments_of
 from lr_sweep.tests.support.waiting import free_port, mlflow_answers, wait_until
-
-"""How long MLflow's server may take to answer: 5 seconds on two idle cores, a minute on two busy ones."""
 
 
 @pytest.fixture(params=FILES, scope="module")
@@ -68,15 +65,14 @@ def test_few_lines_are_to_be_changed_and_each_says_so(name: str) -> None:
 
 
 class Head:
-    """A machine's home folder in which a file's start commands run, with Ray left out of it."""
+    """A machine's home folder in which a file's start commands run, with a `ray` that ends no real one."""
 
     def __init__(self, folder: Path, cluster: dict[str, Any]) -> None:
         self.home, self.shared = folder / "home", folder / "shared"
         self.shared.mkdir()
         programs = self.home / "lr-sweep" / ".venv" / "bin"
-        programs.mkdir(parents=True)
-        self._write(programs / "ray", f'#!/bin/sh\necho "$RAY_AUTH_MODE $*" >> {folder}/ray.log\n')  # ends no real Ray
-        self._write(programs / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        write_program(programs / "ray", f'#!/bin/sh\necho "$RAY_AUTH_MODE $*" >> {folder}/ray.log\n')
+        write_program(programs / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         (self.home / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
         (token := self.home / ".ray" / "auth_token").parent.mkdir()
         token.write_text("a" * 64)
@@ -88,10 +84,6 @@ class Head:
             for line in cluster["head_start_ray_commands"]
             if "shutdown" not in line  # it would end this machine
         ]
-
-    def _write(self, path: Path, text: str) -> None:
-        path.write_text(text)
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def up(self) -> None:
         """Run the start commands as `ray up` does, each in a shell of its own."""
@@ -175,19 +167,15 @@ def test_an_idle_head_shuts_itself_down_and_is_terminated_then() -> None:
 def test_a_worker_s_start_is_tried_again(name: str, tmp_path: Path, failures: int, code: int, calls: int) -> None:
     """With a `ray` that fails so often, and a `sleep` that does not wait."""
     (command,) = [line for line in load(name)["worker_start_ray_commands"] if "ray start" in line]
-    programs = tmp_path / "lr-sweep" / ".venv" / "bin"
-    programs.mkdir(parents=True)
+    programs, calls_made = tmp_path / "lr-sweep" / ".venv" / "bin", tmp_path / "calls"
+    fails = f"[ $(wc -l < {calls_made}) -gt {failures} ]"
+    write_program(programs / "ray", f'#!/bin/sh\necho "$@" >> {calls_made}\n{fails}\n')
+    write_program(programs / "sleep", "#!/bin/sh\n")
     (tmp_path / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
-    (programs / "ray").write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ $(wc -l < {tmp_path}/calls) -gt {failures} ]\n'
-    )
-    (programs / "sleep").write_text("#!/bin/sh\n")
-    for program in programs.iterdir():
-        program.chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     env = os.environ | {"HOME": str(tmp_path), "PATH": path, "RAY_HEAD_IP": "192.0.2.10"}
     assert subprocess.run(["bash", "-c", command], env=env).returncode == code
-    assert (tmp_path / "calls").read_text().splitlines() == ["start --address=192.0.2.10:6379"] * calls
+    assert calls_made.read_text().splitlines() == ["start --address=192.0.2.10:6379"] * calls
 
 
 FOLDER = ROOT / "docs" / "cluster"
@@ -216,9 +204,7 @@ def containers() -> list[dict[str, Any]]:
 
 
 def test_a_worker_pod_that_is_deleted_says_so_and_stays_until_its_runs_are_saved(tmp_path: Path) -> None:
-    ray = tmp_path / "ray"
-    ray.write_text(f'#!/bin/sh\necho "$*" > {tmp_path / "said"}\n')
-    ray.chmod(0o755)
+    write_program(tmp_path / "ray", f'#!/bin/sh\necho "$*" > {tmp_path / "said"}\n')
     path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     with subprocess.Popen(["bash", "-c", "exec -a ray::CohortTrainable.train sleep 60"]) as trial:
         program, option, hook = containers()[1]["lifecycle"]["preStop"]["exec"]["command"]

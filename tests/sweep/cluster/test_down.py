@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lr_sweep.sweep.cluster.down import SCRIPT
-from lr_sweep.tests.support.small_cluster import FILES
+from lr_sweep.tests.support.small_cluster import FILES, write_program
 from lr_sweep.tests.support.tiny_study import refused, said
 
 LOCAL = FILES["local"]
@@ -42,8 +42,8 @@ def test_what_is_left_or_unknown_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_search_for_processes_does_not_find_itself(tmp_path: Path) -> None:
     """A grep that ends late has the searched words in its own command line."""
     definitions, _, _ = SCRIPT.read_text().partition("for signal in")
-    (slow := tmp_path / "grep").write_text(f'#!/bin/sh\n{shutil.which("grep")} "$@"\nexec >&-\nsleep 0.5\n')
-    slow.chmod(0o755)
+    text = f'#!/bin/sh\n{shutil.which("grep")} "$@"\nexec >&-\nsleep 0.5\n'
+    slow = write_program(tmp_path / "grep", text)
     path = f"{tmp_path}:{os.environ['PATH']}"
     search = ["sh", "-c", f"{definitions}of_the_cluster"]
     listed = subprocess.run(search, env={"PATH": path}, capture_output=True, text=True, check=True).stdout

@@ -16,6 +16,7 @@ from lr_sweep.sweep.cluster.slurm import wait
 from lr_sweep.tests.support.chaos import final_weights, processes, record_content
 from lr_sweep.tests.support.servers.laptop import steps_within, study_of
 from lr_sweep.tests.support.servers.slurm import GPUS, Slurm, what_is_missing
+from lr_sweep.tests.support.small_cluster import write_program
 from lr_sweep.tests.support.tiny_study import ROOT, rows, swept, write_study
 from lr_sweep.tests.support.waiting import wait_until
 
@@ -175,12 +176,9 @@ def test_a_job_is_requeued_only_so_often(slurm: Slurm, tmp_path: Path) -> None:
 
 def with_ray(folder: Path, body: str) -> str:
     """Make an environment whose `ray` is a shell script."""
-    programs = folder / "venv" / "bin"
-    programs.mkdir(parents=True)
     for name, text in {"python": f'exec {sys.executable} "$@"', "ray": body}.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    return str(programs.parent)
+        write_program(folder / "venv" / "bin" / name, f"#!/bin/sh\n{text}\n")
+    return str(folder / "venv")
 
 
 @pytest.mark.slurm

@@ -12,12 +12,11 @@ from threading import Thread
 from typing import Any
 
 import pytest
-import yaml
 
+from lr_sweep.tests.support.small_cluster import load, write_program
 from lr_sweep.tests.support.tiny_study import ROOT
 from lr_sweep.tests.support.waiting import wait_until
 
-CLUSTER: dict[str, Any] = yaml.safe_load((ROOT / "cluster.yaml").read_text())
 ADDRESS = "169.254.169.254"
 NOTICE = '{"action": "terminate", "time": "2026-11-21T12:00:00Z"}'
 
@@ -59,12 +58,10 @@ def service() -> Iterator[MetadataService]:
 
 
 def test_a_spot_machine_s_notice_reaches_ray(tmp_path: Path, service: MetadataService) -> None:
-    (command,) = [line for line in CLUSTER["worker_start_ray_commands"] if ADDRESS in line]
-    programs, said = tmp_path / "lr-sweep" / ".venv" / "bin", tmp_path / "ray.log"
-    programs.mkdir(parents=True)
-    (tmp_path / "lr-sweep" / "sweep").symlink_to(ROOT / "sweep")
-    (programs / "ray").write_text(f'#!/bin/sh\necho "$RAY_AUTH_MODE $*" >> {said}\n')
-    (programs / "ray").chmod(0o755)
+    (command,) = [line for line in load("aws")["worker_start_ray_commands"] if ADDRESS in line]
+    home, said = tmp_path / "lr-sweep", tmp_path / "ray.log"
+    write_program(home / ".venv" / "bin" / "ray", f'#!/bin/sh\necho "$RAY_AUTH_MODE $*" >> {said}\n')
+    (home / "sweep").symlink_to(ROOT / "sweep")
     quick = command.replace(ADDRESS, f"127.0.0.1:{service.server_port}").replace("sleep 5", "sleep 0.1")
     for _ in range(2):  # a second `ray up` leaves the first one's watch alone
         subprocess.run(["bash", "-c", quick], env=os.environ | {"HOME": str(tmp_path)}, check=True, timeout=10)
@@ -82,8 +79,7 @@ def test_a_single_machine_s_notice_ends_run(tmp_path: Path, service: MetadataSer
     page = (ROOT / "docs" / "preemption.md").read_text()
     (watch,) = [block for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if ADDRESS in block]
     waits = "trap 'echo saved; exit 130' TERM; while :; do sleep 0.1; done" if ends == "by the notice" else "exit 0"
-    (tmp_path / "lr-sweep").write_text(f"#!/bin/bash\n{waits}\n")
-    (tmp_path / "lr-sweep").chmod(0o755)
+    write_program(tmp_path / "lr-sweep", f"#!/bin/bash\n{waits}\n")
     quick = watch.replace(ADDRESS, f"127.0.0.1:{service.server_port}").replace("sleep 5", "sleep 0.1")
     path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     with subprocess.Popen(["bash", "-c", quick], env=os.environ | path, stdout=subprocess.PIPE, text=True) as shell:

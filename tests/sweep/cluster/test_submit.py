@@ -22,6 +22,7 @@ from lr_sweep.common.text import Say
 from lr_sweep.sweep.cluster.jobs import SENT, ClusterJobs, Job, copy_program, owner_here
 from lr_sweep.sweep.results import provenance
 from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.small_cluster import write_program
 from lr_sweep.tests.support.tiny_study import ROOT, refused, said, write_study
 from lr_sweep.trainables.worker import job_secrets
 
@@ -244,10 +245,8 @@ def test_a_driver_with_memory_sees_the_head_s_gpus_and_leaves_workers_their_prio
     tmp_path: Path, given: dict[str, str], seen: str
 ) -> None:
     """Ray's raylet and job supervisor are replaced by shells with their environments."""
-    (python := tmp_path / "python").write_text(
-        '#!/bin/sh\necho "$*" "$RAY_JOB_CONFIG_JSON_ENV_VAR" "${CUDA_VISIBLE_DEVICES-unset}"\n'
-    )
-    python.chmod(0o700)
+    said = '"$*" "$RAY_JOB_CONFIG_JSON_ENV_VAR" "${CUDA_VISIBLE_DEVICES-unset}"'
+    python = write_program(tmp_path / "python", f"#!/bin/sh\necho {said}\n")
     path = {"PATH": "/usr/bin:/bin"}
     words = ["sh", "-c", "sleep 60; true", f"--python_worker_command={python} x"]
     with subprocess.Popen(words, env=path | given, start_new_session=True) as raylet:

@@ -15,7 +15,7 @@ import pytest
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cluster.ssh import head_address, read_cluster, ssh
 from lr_sweep.sweep.cluster.tunnels import ONCE_OPEN, PAGES
-from lr_sweep.tests.support.small_cluster import FILES
+from lr_sweep.tests.support.small_cluster import FILES, write_program
 from lr_sweep.tests.support.tiny_study import ROOT, environment, refused, sweep_until
 
 LOCAL = FILES["local"]
@@ -46,10 +46,7 @@ def port() -> int:
 
 def fake_ssh(folder: Path, *, dies: bool = False) -> dict[str, str]:
     """Write it, and return an environment in which it is found."""
-    program = folder / "bin" / "ssh"
-    program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\n{FAKE_SSH.format(dies=dies)}")
-    program.chmod(0o700)
+    program = write_program(folder / "bin" / "ssh", f"#!{sys.executable}\n{FAKE_SSH.format(dies=dies)}")
     (token := folder / ".ray" / "auth_token").parent.mkdir()
     token.write_text("of the cluster")
     return environment(PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}", HOME=str(folder))

@@ -12,9 +12,8 @@ import pytest
 
 from lr_sweep.analysis.record.columns import PROPOSALS, RUNGS
 from lr_sweep.common.files import hash_file, sealed, sealed_text
-from lr_sweep.sweep.inspection.verify import verify
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.tests.support.records import four_runs, run_id_of, write
+from lr_sweep.tests.support.records import four_runs, run_id_of, verify_lines, write
 from lr_sweep.tests.support.tiny_study import refused, said
 
 RUN = run_id_of(0)
@@ -75,12 +74,6 @@ def damage(path: Path, harm: str) -> None:
         return
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     PLACE[harm](path)
-
-
-def verify_lines(results: Results) -> list[str]:
-    lines: list[str] = []
-    verify(results, lines.append)
-    return lines
 
 
 def test_a_directory_with_every_kind_of_file_is_sound(results: Results) -> None:

@@ -16,11 +16,11 @@ from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED
 from lr_sweep.analysis.record.read import read_rows
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import hash_file
-from lr_sweep.sweep.inspection.verify import Verification, probe_study, verify
+from lr_sweep.sweep.inspection.verify import Verification, probe_study
 from lr_sweep.sweep.results.directory import Results, write_parquet
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.tests.support.own_study import write_function
-from lr_sweep.tests.support.records import summary_of
+from lr_sweep.tests.support.records import summary_of, verify_lines
 from lr_sweep.tests.support.tiny_study import in_process, train, write_study
 from lr_sweep.trainables.own.exactness import Probe
 
@@ -48,13 +48,6 @@ def write_weights(folder: Path) -> None:
     save_file({"wpe.weight": np.zeros((3, 2), np.float32)}, folder / "model.safetensors")
     facts = {"weights_sha256": hash_file(folder / "model.safetensors")}
     (folder / "pretraining.json").write_text(json.dumps(facts))
-
-
-def verify_lines(results: Results) -> list[str]:
-    lines: list[str] = []
-    problems = verify(results, lines.append)
-    assert problems == sum(line.startswith("problem: ") for line in lines)
-    return lines
 
 
 def first_id(results: Results) -> str:
