@@ -227,16 +227,16 @@ def _metrics(
     runs: Sequence[RecordedRun], studies: Mapping[str, StudyInfo], results: Results
 ) -> dict[str, Metric]:
     """Return what was measured of each run: of a study's runs that is in their ids, and the study has it."""
-    by_study = {
-        run.run_id: next((name for name in run.budgets if name in studies), None) for run in runs
+    metrics = {
+        run.run_id: studies[study].metric
+        for run in runs
+        for study in run.budgets
+        if study in studies
     }
-    others = [run_id for run_id, study in by_study.items() if study is None]
     # The contents of all runs would take most of the memory.
-    ends = run_state.read_ends(results, others, ["content"])
-    return {
-        run_id: run_state.metric_of(ends.get(run_id)) if study is None else studies[study].metric
-        for run_id, study in by_study.items()
-    }
+    unwanted = [run.run_id for run in runs if run.run_id not in metrics]
+    ends = run_state.read_ends(results, unwanted, ["content"])
+    return metrics | {run_id: run_state.metric_of(ends.get(run_id)) for run_id in unwanted}
 
 
 def _run_json(run: RecordedRun, results: Results) -> Row:

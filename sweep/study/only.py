@@ -39,16 +39,16 @@ def only_text(only: Only) -> str:
 
 def select(runs: Sequence[WantedRun], only: Only) -> list[WantedRun]:
     """Return the runs that have the wanted values; raises UserError if no run has one, or no run has them together."""
-    values = {run.run_id: _values(run) for run in runs}
+    rows = [_values(run) for run in runs]
     mistakes = []
     for axis, wanted in only.items():
-        valid = list(dict.fromkeys(of_run[axis] for of_run in values.values()))
+        valid = list(dict.fromkeys(row[axis] for row in rows))
         wrong = sorted(wanted - set(valid))
         mistakes += [unknown(axis.replace("_", " "), value, valid, valid) for value in wrong]
     chosen = [
         run
-        for run in runs
-        if all(values[run.run_id][axis] in wanted for axis, wanted in only.items())
+        for run, row in zip(runs, rows, strict=True)
+        if all(row[axis] in wanted for axis, wanted in only.items())
     ]
     if mistakes or not chosen:
         raise UserError(
