@@ -303,12 +303,12 @@ def _refuse_a_second(cluster: ClusterJobs, results: str) -> None:
 
 def check_paths(results: str, data_dir: str) -> None:
     """Raise UserError for relative paths, which mean nothing on other machines, StoreError for URIs of no store."""
-    given = {"--data-dir": PurePosixPath(data_dir)}
-    if folder := local_path(results):
-        given = {"--results": folder, **given}
-    else:
-        checked(results)
-    relative = [f"{option} {path}" for option, path in given.items() if not path.is_absolute()]
+    paths = {"--results": results, "--data-dir": data_dir}
+    if local_path(results) is None:
+        checked(paths.pop("--results"))
+    relative = [
+        f"{option} {path}" for option, path in paths.items() if not Path(path).is_absolute()
+    ]
     if relative:
         raise UserError(
             f"got {' and '.join(relative)}, want absolute paths: they are folders on a disk that all of the cluster's "

@@ -82,7 +82,7 @@ def run_json(results: Results, given: str) -> Row:
     end = run.row
     row = None
     if end is not None:
-        row = end | {name: json.loads(end[name]) for name in ("content", "versions")}
+        row = dict(end) | {name: json.loads(end[name]) for name in ("content", "versions")}
     labels = {name: (run.labels or {}).get(name) for name in run_state.LABELS}
     curve = read_curves(results.root, [run.run_id]).drop(columns="run_id").to_dict("records")
     return {
