@@ -8,10 +8,12 @@ from annotated_types import Interval
 
 SEEDS_BELOW = 2**63
 """Bound of seeds, which records hold as int64."""
+MOST_COUNTED = 1_000_000_000
+"""Bound of counts, such as that of CPUs."""
 LARGEST = 1e30
 """Bound of other numbers: computations are in float32, which ends at 3e38."""
 
-Count = Annotated[int, Interval(ge=1, le=1_000_000_000)]
+Count = Annotated[int, Interval(ge=1, le=MOST_COUNTED)]
 Steps = Annotated[int, Interval(ge=1, le=1_000_000_000_000)]
 """Gradient steps; sums of them fit into int64."""
 Seed = Annotated[int, Interval(ge=0, lt=SEEDS_BELOW)]

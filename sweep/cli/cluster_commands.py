@@ -200,19 +200,13 @@ def down(file: File, yes: Yes = False) -> int:
 
 
 @command("cluster jobs", cluster)
-def jobs(
-    study: Annotated[
-        str | None, opt.argument("STUDY", "A study, or the name of a job. By default all jobs.")
-    ] = None,
-    address: Address = DEFAULT_ADDRESS,
-) -> None:
-    """List the submitted studies and who submitted them, or one job, and count the machines."""
+def jobs(address: Address = DEFAULT_ADDRESS) -> None:
+    """List the submitted studies and who submitted them, and count the machines."""
     server = ClusterJobs(address)
-    listed = server.jobs() if study is None else [server.newest(_study_name(study))]
-    if listed:
-        rows = [
-            (job.name, job.status.lower(), _took(job), job.owner, job.results) for job in listed
-        ]
+    rows = [
+        (job.name, job.status.lower(), _took(job), job.owner, job.results) for job in server.jobs()
+    ]
+    if rows:
         print("\n".join(fitted([("job", "status", "took", "of", "results"), *rows], 1)))
     else:
         _say(f"no study was submitted to the cluster at {server.address}")

@@ -73,7 +73,7 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     code, printed = say(*submit)
     assert code == 2
     assert f"{name} of {owner_here()} writes to {results}, and a results directory has one writer" in printed
-    code, printed = job("jobs")
+    code, printed = say("cluster", "jobs", "--address", head.address)
     assert code == 0
     assert f"{name}  running" in printed or f"{name}  pending" in printed
     assert printed.endswith("\n1 machine is there\n")
