@@ -123,15 +123,10 @@ def test_status_has_the_study_s_tags_and_notes(tmp_path: Path) -> None:
     assert lines[1:4] == ["tags: baseline, team=red", "On my laptop,", "at night"]
 
 
-def test_no_curve_is_read(tmp_path: Path, ids: dict[str, str]) -> None:
+def test_no_curve_is_read_and_what_kills_left_is_no_run(tmp_path: Path, ids: dict[str, str]) -> None:
     before = listing(Results(tmp_path), [])
     for path in (tmp_path / "curves").iterdir():
         path.write_bytes(b"no Parquet")
-    assert listing(Results(tmp_path), []) == before
-
-
-def test_what_kills_left_is_no_run(tmp_path: Path, ids: dict[str, str]) -> None:
-    before = listing(Results(tmp_path), [])
     (tmp_path / "curves" / ".0123456789abcdef.parquet.7.partial").touch()
     (tmp_path / "curves" / ".0123456789abcdef.parquet").touch()
     (tmp_path / "checkpoints" / "note.txt").touch()
@@ -179,6 +174,7 @@ def test_a_failure_beyond_the_budget_is_another_study_s(tmp_path: Path) -> None:
     text = status_text(Results(tmp_path), "small")
     assert words(text, "all") == [["all", "1", "0", "0", "0", "0"]]
     assert "failed:" not in text
+    assert text.splitlines()[1] == "no sweep is running"  # and nothing is left to train
 
 
 @pytest.mark.parametrize(("now", "age"), [(1007.0, "as of 7 s ago"), (960.0, "as of 0 s ago")])
@@ -205,13 +201,6 @@ def test_a_running_sweep_is_shown(tmp_path: Path, ids: dict[str, str], now: floa
         line = status_text(results, "small", now).splitlines()[1]
         assert line == f"{who} runs study zoom; 2 attempts failed so far"
     assert status_text(results, "small", now).splitlines()[1] == "no sweep is running; `run` trains what is left"
-
-
-def test_nothing_is_left_of_a_complete_study(tmp_path: Path) -> None:
-    record = SyntheticRecord(tmp_path)
-    record.add(1e-3, 0, POINTS)
-    record.write()
-    assert status_text(Results(tmp_path), "small").splitlines()[1] == "no sweep is running"
 
 
 @pytest.mark.usefixtures("undrawn")
