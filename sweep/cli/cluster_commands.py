@@ -155,7 +155,6 @@ def submit(
     server = ClusterJobs(address)
     options = ["--checkpoint-every-s", str(checkpoint_every_s)]
     options += ["--only", only_text(only)] if only else []
-    options += ["--fresh", str(fresh)] if fresh else []
     flags = {
         "--retry-failed": retry_failed,
         "--restart-inexact": restart_inexact,

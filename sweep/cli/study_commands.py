@@ -75,11 +75,11 @@ def run(
                     print()
                     _print_report(outcome.report, recorded.uri)
                     print(f"MLflow     {program_command('ui', '--results', results)}")
+                    if strict and outcome.report.num_problems:
+                        code = 1
                 if outcome.stopped:
                     return STOPPED
-                if outcome.failed or (
-                    strict and outcome.report is not None and outcome.report.num_problems
-                ):
+                if outcome.failed:
                     code = 1
             return code
         except KeyboardInterrupt:
