@@ -85,7 +85,7 @@ class BuiltInStudy(Study):
                 variant
                 for variant, parts in variants.items()
                 if parts.needs_weights
-                and any(some.have(models=name, variants=variant) for some in cells)
+                and any(entry.have(models=name, variants=variant) for entry in cells)
             )
             return StudyModel.named(name, value, next(wanted_by, None), info.context)
 
