@@ -74,11 +74,7 @@ def test_the_command_for_machines_of_one_s_own() -> None:
     command = ssh(through_another)
     assert "-oProxyCommand=ssh -W %h:%p gate" in command
     assert "-i" not in command
-
-
-def test_the_head_s_address_outside_of_its_network() -> None:
-    cluster = read_cluster(LOCAL)
-    cluster["provider"]["external_head_ip"] = "198.51.100.7"
+    cluster["provider"]["external_head_ip"] = "198.51.100.7"  # its address outside of its network
     assert head_address(LOCAL, cluster) == "198.51.100.7"
 
 
