@@ -45,8 +45,8 @@ class StoreError(UserError):
 
 
 @dataclass(frozen=True)
-class Found:
-    """An object that was read."""
+class StoredObject:
+    """An object of a store, as it was read."""
 
     content: bytes
     version: str
@@ -103,13 +103,13 @@ class ObjectStore:
         """Return the versions of all objects below a folder, by name; none if it is not there."""
         return dict(self.listed(folder))
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> StoredObject | None:
         """Read an object; None: it is not there."""
 
-        def read() -> Found:
+        def read() -> StoredObject:
             answer = self._client.get_object(**self._object(name))
             now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-            return Found(
+            return StoredObject(
                 answer["Body"].read(),
                 answer["ETag"],
                 (now - answer["LastModified"]).total_seconds(),
