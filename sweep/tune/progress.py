@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
@@ -20,12 +19,7 @@ from lr_sweep.common.text import counted, duration, rate_text
 from lr_sweep.sweep.plan.cost import wall_time
 from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.engine import Evaluation
-from lr_sweep.trainables.worker.messages import (
-    Advanced,
-    Event,
-    Finished,
-    evaluations,
-)
+from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, evaluations
 
 REFRESH_S = 0.5
 PLAIN_EVERY_S = 30.0
@@ -36,16 +30,7 @@ UNFINISHED = ("waiting", "running")
 AXES = ("task", "model", "variant")
 """Names of the parts of a cell."""
 
-
-class Pace(NamedTuple):
-    """Seconds of its trial that a run takes; the runs of a trial share its time."""
-
-    step_s: float
-    evaluation_s: float
-    """An evaluation with its checkpoint."""
-
-
-Paces = Mapping[Cell | None, Pace]
+Paces = Mapping[Cell | None, float]
 """The mean pace of each cell; under None, that of all. Empty: nothing is known."""
 
 
@@ -71,23 +56,18 @@ class _Run:
     wanted: WantedRun
     status: str = "waiting"
     step: int = 0
-    pace: Pace | None = None
+    pace: float | None = None
+    """Seconds of its trial that a step takes, evaluations included; the runs of a trial share its time."""
 
-    @property
-    def every(self) -> int:
-        return self.wanted.run.steps_between_evaluations
-
-    def pace_by(self, paces: Paces) -> Pace:
+    def pace_by(self, paces: Paces) -> float:
         """Return its own pace while it runs, else that of its cell, else the mean of all."""
         if self.status == "running" and self.pace is not None:
             return self.pace
         return paces.get(self.wanted.cell) or paces[None]
 
     def seconds_left(self, paces: Paces) -> float:
-        """Return how long the rest takes; an evaluation that was due at `step` is done."""
-        pace, num_steps = self.pace_by(paces), self.wanted.num_steps
-        evaluations = max(0, num_steps // self.every - self.step // self.every)
-        return max(0, num_steps - self.step) * pace.step_s + evaluations * pace.evaluation_s
+        """Return how long the rest of the run takes."""
+        return max(0, self.wanted.num_steps - self.step) * self.pace_by(paces)
 
 
 class StudyProgress:
@@ -103,22 +83,25 @@ class StudyProgress:
         total_runs: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.total_runs, self.clock, self._started_at = 0, clock, clock()
+        self.total_runs, self.clock, self._started_at = total_runs, clock, clock()
         self.best: dict[Cell, tuple[WantedRun, Evaluation]] = {}
         """The best validation result of each cell so far, and its run."""
         self.failed_attempts = 0
         self._runs: dict[str, _Run] = {}
         self._left: dict[str, WantedRun] = {}
-        self.add(runs)
-        self.total_runs = total_runs
+        """The runs that have not ended; each event asks how many these are."""
+        self._expect(runs)
         self._trials: Sequence[Sequence[str]] = [[run_id] for run_id in self._runs]
         self._at_once = 1
 
     def add(self, runs: Sequence[WantedRun]) -> None:
         """Note that further runs are to train: the next round of a search."""
-        self._left |= {run.run_id: run for run in runs}
-        self._runs |= {run.run_id: _Run(wanted=run) for run in runs}
+        self._expect(runs)
         self.total_runs += len(runs)
+
+    def _expect(self, runs: Sequence[WantedRun]) -> None:
+        self._runs |= {run.run_id: _Run(wanted=run) for run in runs}
+        self._left |= {run.run_id: run for run in runs}
 
     def packed(self, trials: Sequence[Sequence[str]], at_once: int) -> None:
         """Note that from now on these runs train together, in trials that start in this order, `at_once` at a time."""
@@ -129,11 +112,13 @@ class StudyProgress:
         run = self._runs[event.run_id]
         run.status, run.step = "running", event.step
         match event:
-            case Advanced() if event.step_s is not None:
-                run.pace = Pace(event.step_s, event.evaluation_s or 0.0)
+            case Advanced(step_s=float() as step_s):
+                every = run.wanted.run.steps_between_evaluations
+                run.pace = step_s + (event.evaluation_s or 0.0) / every
             case Finished():
                 run.status = event.status
                 self._left.pop(event.run_id, None)
+
         cell, sign = run.wanted.cell, run.wanted.metric.sign
         for evaluation in evaluations(event):  # of equal ones, the first is the best
             value = sign * evaluation.validation
@@ -177,9 +162,8 @@ class StudyProgress:
     def summary(self) -> Summary:
         """Sum up this moment."""
         paces = self._paces()
-        trials = [[self._runs[run_id] for run_id in trial] for trial in self._trials]
-        unfinished = [[run for run in trial if run.status in UNFINISHED] for trial in trials]
-        left = sorted(filter(None, unfinished), key=lambda trial: not _running(trial))
+        trials = [[self._runs[run.run_id] for run in self.left(trial)] for trial in self._trials]
+        left = sorted(filter(None, trials), key=lambda trial: not _running(trial))
         time_left_s = None
         if paces or not left:
             seconds = [sum(run.seconds_left(paces) for run in trial) for trial in left]
@@ -187,9 +171,7 @@ class StudyProgress:
         return Summary(
             counts=self._counts(),
             total_runs=self.total_runs,
-            steps_per_s=sum(_steps_per_s(_running(trial), paces) for trial in left)
-            if paces
-            else 0.0,
+            steps_per_s=sum(_steps_per_s(_running(trial), paces) for trial in left),
             elapsed_s=max(0.0, self.clock() - self._started_at),
             time_left_s=time_left_s,
             failed_attempts=self.failed_attempts,
@@ -209,18 +191,14 @@ class StudyProgress:
             counts["done" if run.status in ("complete", "stopped") else run.status] += 1
         return counts
 
-    def _paces(self) -> dict[Cell | None, Pace]:
+    def _paces(self) -> Paces:
         """Return the mean pace of each cell, by its runs that have reported one."""
-        reported = defaultdict[Cell | None, list[Pace]](list)
+        reported = defaultdict[Cell | None, list[float]](list)
         for run in self._runs.values():
             if run.pace is not None:
                 reported[run.wanted.cell].append(run.pace)
                 reported[None].append(run.pace)
-        return {cell: _mean(paces) for cell, paces in reported.items()}
-
-
-def _mean(paces: Iterable[Pace]) -> Pace:
-    return Pace(*map(fmean, zip(*paces, strict=True)))
+        return {cell: fmean(paces) for cell, paces in reported.items()}
 
 
 def _running(trial: Iterable[_Run]) -> list[_Run]:
@@ -228,10 +206,9 @@ def _running(trial: Iterable[_Run]) -> list[_Run]:
 
 
 def _steps_per_s(runs: Sequence[_Run], paces: Paces) -> float:
-    """Return the steps a second of runs that share the time of one trial."""
-    own = [(run.pace_by(paces), run.every) for run in runs]
-    step_s = sum(pace.step_s + pace.evaluation_s / every for pace, every in own)
-    return len(runs) / step_s if step_s > 0 else 0.0
+    """Return the steps a second of runs that share the time of one trial; 0: no pace is known."""
+    seconds = sum(run.pace_by(paces) for run in runs) if paces else 0.0
+    return len(runs) / seconds if seconds > 0 else 0.0
 
 
 class Display:
@@ -320,14 +297,14 @@ def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
         cells, key=lambda cell: ("running" not in cells[cell], cell not in progress.best)
     )
     shown = set(ranked[:max_rows])
+    names_by_axis = dict(zip(AXES, zip(*cells, strict=True), strict=True))
     axes = [
-        axis
-        for axis, names in enumerate(zip(*cells, strict=True))
-        if AXES[axis] == "variant" or len(set(names)) > 1
+        axis for axis, names in names_by_axis.items() if axis == "variant" or len(set(names)) > 1
     ]
+
     numbers = (Column(name, no_wrap=True) for name in ("ended", "best", "rate", "step"))
-    table = Table(*(AXES[axis] for axis in axes), *numbers, box=SIMPLE_HEAD, pad_edge=False)
-    for cell in (cell for cell in cells if cell in shown):
+    table = Table(*axes, *numbers, box=SIMPLE_HEAD, pad_edge=False)
+    for cell in filter(shown.__contains__, cells):
         ended = sum(status not in UNFINISHED for status in cells[cell])
         result = []
         if cell in progress.best:
@@ -335,7 +312,8 @@ def _cells_table(progress: StudyProgress, max_rows: int) -> list[Table | Text]:
             score = run.metric.score_text(best.validation)
             result = [score, rate_text(run.run.learning_rate), str(best.step)]
         # On a narrow terminal names are cut, numbers are not.
-        names = (Text(cell[axis], no_wrap=True, overflow="ellipsis") for axis in axes)
+        names = [Text(getattr(cell, axis), no_wrap=True, overflow="ellipsis") for axis in axes]
         table.add_row(*names, f"{ended}/{len(cells[cell])}", *result)
+
     hidden = len(cells) - len(shown)
     return [table, Text(f"and {hidden} more cells")] if hidden else [table]

@@ -84,7 +84,7 @@ def shown(width: int, height: int, *, terminal: bool, cells: int = 1) -> tuple[D
 
 
 def test_nothing_started_and_one_evaluation_later() -> None:
-    """A run of 100 steps is evaluated every 50: 2 evaluations of 100 s from step 0, one from step 50 on."""
+    """A run of 100 steps is evaluated every 50: an evaluation of 100 s adds 2 s to each of its steps."""
     state = four_runs()
     summary = state.summary()
     assert summary.counts == {"done": 6, "running": 0, "diverged": 0, "failed": 0, "waiting": 4}
@@ -118,16 +118,13 @@ def test_time_left_counts_steps_to_go_at_the_running_pace() -> None:
 
 
 def test_runs_of_a_trial_share_its_time() -> None:
-    """a and b together at 40 of 100, 0.5 s of the trial a step of each; then c and d: (60 + 60 + 200) x 0.5 s.
-
-    Each of the four has two evaluations of 25 s to come.
-    """
+    """a and b together at 40 of 100; then c and d. Each step takes 0.5 s of the trial, and an evaluation every 50th 25 s."""
     state = four_runs()
     state.packed([["a", "b"], ["c", "d"]], 1)
     for name in "ab":
         state.advanced(name, 40, 0.5, 25.0)
     summary = state.summary()
-    assert (summary.steps_per_s, summary.time_left_s) == (1.0, 160.0 + 8 * 25.0)
+    assert (summary.steps_per_s, summary.time_left_s) == (1.0, (60 + 60 + 200) * (0.5 + 25.0 / 50))
 
 
 def test_run_that_has_not_reported_counts_at_the_mean_pace_of_its_cell() -> None:
