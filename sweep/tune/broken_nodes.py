@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Iterable, Set
 
-from lr_sweep.common.text import failure_kind, failure_line
+from lr_sweep.common.text import Say, failure_kind, failure_line
 from lr_sweep.sweep.plan.placement import is_out_of_memory
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
+from .nodes import node_text
 from .trials import WORKER_DID_NOT_START
 
 MACHINE_FAULTS = re.compile(
@@ -23,7 +24,7 @@ MACHINE_FAULTS = re.compile(
 FAILED_HERE = 2
 """Different runs that fail for one kind of reason on one node, and on no other, after which the node is left.
 
-They are counted anew when a run is evaluated that started there after the last failure."""
+They are counted anew when a run is evaluated whose trial started there after the last failure."""
 
 
 class BrokenNodes:
@@ -32,19 +33,20 @@ class BrokenNodes:
     Args:
         usable: returns the ids of the nodes that can hold a trial, without `excluded`.
         excluded: ids of the nodes that are left, changed here.
+        say: is called with a line about each node that is left.
     """
 
-    def __init__(self, usable: Callable[[], Set[str]], excluded: set[str]) -> None:
-        self._usable, self._excluded = usable, excluded
+    def __init__(self, usable: Callable[[], Set[str]], excluded: set[str], say: Say) -> None:
+        self._usable, self._excluded, self._say = usable, excluded, say
         self._trials: defaultdict[str, dict[str, list[Set[str]]]] = defaultdict(dict)
         """Runs of each failed trial, by kind of reason and node."""
         self._started_on: dict[str, str] = {}
-        """The node of each run that started since the last failure there."""
+        """The node of each run whose trial started since the last failure there."""
 
-    def started(self, run_id: str, node: str | None) -> None:
-        """Note that a run trains on a node."""
+    def started(self, run_ids: Iterable[str], node: str | None) -> None:
+        """Note that a trial of these runs trains on a node."""
         if node is not None:
-            self._started_on[run_id] = node
+            self._started_on |= dict.fromkeys(run_ids, node)
 
     def evaluated(self, run_id: str) -> None:
         """Note that a run was evaluated: the node on which it started is sound."""
@@ -62,20 +64,24 @@ class BrokenNodes:
             return False
         if node in self._excluded:
             return True
-        nodes = self._trials[failure_kind(reason)]
-        trials = nodes.setdefault(node, [])
+        trials_by_node = self._trials[failure_kind(reason)]
+        trials = trials_by_node.setdefault(node, [])
         is_first = all(trial.isdisjoint(run_ids) for trial in trials)
         if is_first:
             trials.append(set(run_ids))
         self._started_on = {
-            run_id: place for run_id, place in self._started_on.items() if place != node
+            run_id: started_on
+            for run_id, started_on in self._started_on.items()
+            if started_on != node
         }
-        if len(nodes) > 1:  # the nodes that were left for it are sound
-            self._excluded.difference_update(nodes)
+        if len(trials_by_node) > 1:  # the nodes that were left for it are sound
+            self._excluded.difference_update(trials_by_node)
             return False
         has_others = bool(self._usable() - {node})
         if has_others and len(trials) >= FAILED_HERE:
             self._excluded.add(node)
+            what = f"trials fail on {node_text(node)} ({failure_line(reason)})"
+            self._say(f"{what}: it is left, its runs resume elsewhere")
         return has_others and is_first
 
 

@@ -203,7 +203,7 @@ class Driver:
         match event:
             case TrialStarted():
                 cell = self._progress.cell_of(event.run_ids[0])
-                self._failures.trial_started(event.run_ids, cell)
+                self._failures.trial_started(event.run_ids, cell, event.node)
             case TrialFailed() | TrialInterrupted():
                 self._on_broken_trial(event)
             case Reported():

@@ -7,7 +7,7 @@
 | a run alone, after its retries; a session that is used wrongly | nothing: the run has failed |
 | a machine that is lost or taken away | its trials, elsewhere; five losses between two evaluations use up no retry |
 | device, disk or process, under two trials on one machine alone | its trials, elsewhere; the sweep leaves the machine |
-| the first three attempts alike, or the first five, before any run is evaluated | nothing: the sweep ends |
+| three attempts in a row, alike, before any run is evaluated | nothing: the sweep ends |
 | Ray on this machine | Ray; after five deaths in a row before any run ends, nothing |
 
 Every attempt resumes from the newest checkpoint. Tune retries a trial, behind those that wait; the driver does the
@@ -27,13 +27,11 @@ from lr_sweep.sweep.study.runs import Cell, WantedRun
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
 from .broken_nodes import BrokenNodes
-from .nodes import Machines, node_text
+from .nodes import Machines
 from .trials import TrialFailed, TrialInterrupted
 
 FAILED_ALIKE = 3
-"""Failed attempts of one kind, before any run is evaluated, after which a sweep ends."""
-FAILED_AT_ALL = 5
-"""The same for attempts that fail for different reasons."""
+"""Failed attempts in a row of one kind, before any run is evaluated, after which a sweep ends."""
 MAX_KINDS = 5
 """Kinds of failures that are printed with their reasons."""
 MEMORY_ADVICE = (
@@ -47,7 +45,7 @@ class Failures:
 
     def __init__(self, machines: Machines, placement: Placement, say: Say) -> None:
         self._machines, self._say = machines, say
-        self._nodes = BrokenNodes(partial(machines.usable, placement), machines.excluded)
+        self._nodes = BrokenNodes(partial(machines.usable, placement), machines.excluded, say)
         self._at_once: dict[Cell, int] = {}
         """Most runs that train together, of cells in which more have failed together."""
         self.early: list[tuple[Sequence[WantedRun], str]] = []
@@ -57,17 +55,14 @@ class Failures:
         """Cells of the trials that have started and not failed, by the id of their first run."""
         self._kinds_shown: set[str] = set()
 
-    def trial_started(self, run_ids: Sequence[str], cell: Cell) -> None:
-        """Note that a trial of a cell has started."""
+    def trial_started(self, run_ids: Sequence[str], cell: Cell, node: str | None = None) -> None:
+        """Note that a trial of a cell has started on a node."""
         self._under_way[run_ids[0]] = cell
+        self._nodes.started(run_ids, node)
 
     def trial_stopped(self, run_ids: Sequence[str]) -> None:
         """Note that a trial does not train at the moment."""
         self._under_way.pop(run_ids[0], None)
-
-    def run_started(self, run_id: str) -> None:
-        """Note that a run trains."""
-        self._nodes.started(run_id, self._machines.node_of(run_id))
 
     def run_evaluated(self, run_id: str) -> None:
         """Note that a run was evaluated: from now on, failures do not end the sweep."""
@@ -86,7 +81,7 @@ class Failures:
         `runs` are those that trained in it, or all where none did; `num_training` is how many trained.
         """
         assert trial.reason is not None, "a lost machine is no failed attempt"
-        is_of_node = self._is_of_node(runs, trial.reason, trial.node)
+        is_of_node = self._nodes.blames([run.run_id for run in runs], trial.reason, trial.node)
         is_final = isinstance(trial, TrialFailed) and not is_of_node
         if num_training > 1 and (is_final or KILLED in trial.reason):
             return self._separated(runs, trial.reason), False
@@ -106,24 +101,15 @@ class Failures:
             return ""
         self.early.append((runs, reason))
         failed_cells = {run.cell for failed_runs, _ in self.early for run in failed_runs}
-        num_kinds = len({failure_kind(early_reason) for _, early_reason in self.early})
-        enough = FAILED_ALIKE if num_kinds == 1 else FAILED_AT_ALL
-        if len(self.early) < enough or not failed_cells.issuperset(self._under_way.values()):
+        last_kinds = [failure_kind(early_reason) for _, early_reason in self.early[-FAILED_ALIKE:]]
+        are_alike = len(last_kinds) == FAILED_ALIKE and len(set(last_kinds)) == 1
+        if not (are_alike and failed_cells.issuperset(self._under_way.values())):
             return ""
         advice = f" {MEMORY_ADVICE}" if KILLED in reason else ""
         return (
             f"the first {len(self.early)} attempts all failed, before any run was evaluated: {failure_line(reason)}. "
             f"The other runs were not started. Once the reason is fixed, `run --retry-failed` trains them all.{advice}"
         )
-
-    def _is_of_node(self, runs: Sequence[WantedRun], reason: str, node: str | None) -> bool:
-        excluded = self._machines.excluded
-        was_left = node in excluded
-        is_of_node = self._nodes.blames([run.run_id for run in runs], reason, node)
-        if node is not None and node in excluded and not was_left:
-            what = f"trials fail on {node_text(node)} ({failure_line(reason)})"
-            self._say(f"{what}: it is left, its runs resume elsewhere")
-        return is_of_node
 
     def _separated(self, runs: Sequence[WantedRun], reason: str) -> str:
         """Train fewer of these runs together, since it is not known which one failed; return a message."""

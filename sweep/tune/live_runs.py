@@ -56,7 +56,6 @@ class LiveRuns:
         self._logs.event(event)
         self._progress.event(event)
         if isinstance(event, Started):
-            self._failures.run_started(event.run_id)
             for path in event.damaged:
                 problem = f"{path} is damaged (its checksum differs)"
                 self._work.news.put(f"{problem}; the run resumes from step {event.step}")

@@ -40,31 +40,33 @@ class Machines:
     def __init__(self, on_cluster: bool = False) -> None:
         self._on_cluster = on_cluster
         self._node_of: dict[str, str] = {}
-        self._node_of_run: dict[str, str] = {}
+        """The node on which each trial was last started, by the trial's id."""
         self.excluded: set[str] = set()
         """Ids of nodes that the sweep has left; no trial starts there."""
         self._losses: Counter[str] = Counter()
 
-    def started(self, trial: Any, run_ids: Sequence[str]) -> None:
-        """Remember where a trial is; Ray no longer knows once it is dead."""
+    def started(self, trial: Any) -> str | None:
+        """Remember where a trial is, since Ray no longer knows once it is dead; return it as `node_of`."""
         self._node_of[trial.trial_id] = node_of_trial(trial)
-        self._node_of_run.update(dict.fromkeys(run_ids, self._node_of[trial.trial_id]))
+        return self.node_of(trial)
 
-    def node_of(self, run_id: str) -> str | None:
-        """Return the id of the node where a run was last started; None on this machine alone, or if not known."""
-        return self._node_of_run.get(run_id) if self._on_cluster else None
+    def node_of(self, trial: Any) -> str | None:
+        """Return the id of the node where a trial was last started; None on this machine alone, or if not known."""
+        return self._node_of.get(trial.trial_id) if self._on_cluster else None
 
     def failed_on(self, trial: Any, text: str) -> str | None:
         """Return the id of the node on which a trial has failed; None on this machine alone, or if not known.
 
         Of a worker that failed as it started, only the address is known, from Ray's `text`.
         """
-        node = self._node_of.pop(trial.trial_id, None)
-        if not self._on_cluster or node is not None:
-            return node if self._on_cluster else None
-        named = re.findall(r"\bip[=:] ?([\w.:]+)", text)
-        there = [each["NodeID"] for each in alive_nodes() if each["NodeManagerAddress"] in named]
-        return there[0] if len(there) == 1 else None
+        started_on = self._node_of.pop(trial.trial_id, None)
+        if not self._on_cluster or started_on is not None:
+            return started_on if self._on_cluster else None
+        addresses = re.findall(r"\bip[=:] ?([\w.:]+)", text)
+        named = [
+            node["NodeID"] for node in alive_nodes() if node["NodeManagerAddress"] in addresses
+        ]
+        return named[0] if len(named) == 1 else None
 
     def usable(self, placement: Placement) -> set[str]:
         """Return the ids of the nodes that are there, can hold a trial, and were not left."""

@@ -80,6 +80,8 @@ class TrialStarted:
     """The worker of a trial is there; its runs start next."""
 
     run_ids: Sequence[str]
+    node: str | None = None
+    """Ray's id of the node where it trains; None: this machine alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -212,9 +212,8 @@ class EventCallback(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Remember the trial's machine."""
-        run_ids = cohort_of_trial(trial).run_ids
-        self.machines.started(trial, run_ids)
-        self.put(TrialStarted(run_ids=run_ids))
+        node = self.machines.started(trial)
+        self.put(TrialStarted(run_ids=cohort_of_trial(trial).run_ids, node=node))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: Fields, **info: Any
@@ -231,10 +230,11 @@ class EventCallback(tune.Callback):
         if "storage_problem" in result:
             self.put(StorageFailed(reason=result["storage_problem"]))
         if "failed" in result:  # a retry would fail, too
-            run_ids = cohort_of_trial(trial).run_ids
             self.put(
                 TrialFailed(
-                    run_ids=run_ids, reason=result["failed"], node=self.machines.node_of(run_ids[0])
+                    run_ids=cohort_of_trial(trial).run_ids,
+                    reason=result["failed"],
+                    node=self.machines.node_of(trial),
                 )
             )
 
@@ -242,31 +242,27 @@ class EventCallback(tune.Callback):
         """Report a trial that has no retries left, unless Tune was stopped or Ray died: then no trial is at fault."""
         if self.leave.is_set() or lost_processes():
             return
-        if self._only_lost_its_machine(trial):
-            self.put(TrialInterrupted(run_ids=cohort_of_trial(trial).run_ids))
-        else:
-            self.put(TrialFailed(**self._failure(trial)))
+        lost_machine = self._lost_machine(trial)
+        self.put(lost_machine or TrialFailed(**self._failure(trial)))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Report a trial that crashed and will be retried with what is left of it; a lost machine uses no retry up."""
-        if self._only_lost_its_machine(trial):
-            give_retry_back(trial)
-            self.put(TrialInterrupted(run_ids=cohort_of_trial(trial).run_ids))
-            is_killed = False
-        else:
-            failure = self._failure(trial)
-            is_killed = KILLED in failure["reason"]
-            self.put(TrialInterrupted(**failure))
-        self._keep_what_is_left(trial, is_killed=is_killed)
+        """Report a trial that crashed and will be retried with what is left of it; a lost machine uses no retry up.
 
-    def _keep_what_is_left(self, trial: Any, *, is_killed: bool) -> None:
-        """Leave out runs that have ended; train half as many at once after a kill for lack of memory."""
+        After a kill for lack of memory the retry trains half as many runs at once.
+        """
+        if event := self._lost_machine(trial):
+            give_retry_back(trial)
+        else:
+            event = TrialInterrupted(**self._failure(trial))
+        self.put(event)
+
         cohort = cohort_of_trial(trial)
         left = tuple(run for run in cohort.runs if run.run_id not in self._ended)
-        at_once = max(1, cohort.runs_at_once // 2) if is_killed else cohort.runs_at_once
-        trial.config["trial"] = {
-            "cohort": replace(cohort, runs=left or cohort.runs, runs_at_once=at_once)
-        }
+        at_once = cohort.runs_at_once
+        if KILLED in (event.reason or ""):
+            at_once = max(1, at_once // 2)
+        retried = replace(cohort, runs=left or cohort.runs, runs_at_once=at_once)
+        trial.config["trial"] = {"cohort": retried}
 
     def _failure(self, trial: Any) -> Fields:
         # Each failed attempt adds a traceback to Ray's file.
@@ -278,10 +274,12 @@ class EventCallback(tune.Callback):
         node = self.machines.failed_on(trial, text)
         return {"run_ids": cohort_of_trial(trial).run_ids, "reason": failure_of(text), "node": node}
 
-    def _only_lost_its_machine(self, trial: Any) -> bool:
-        return self.machines.lost(trial) and self.machines.overlook_loss(
-            cohort_of_trial(trial).run_ids
-        )
+    def _lost_machine(self, trial: Any) -> TrialInterrupted | None:
+        """Return the event of a trial that only lost its machine; None: the trial itself has failed."""
+        run_ids = cohort_of_trial(trial).run_ids
+        if self.machines.lost(trial) and self.machines.overlook_loss(run_ids):
+            return TrialInterrupted(run_ids=run_ids)
+        return None
 
 
 def failure_of(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lr_sweep.sweep.tune import broken_nodes
 from lr_sweep.sweep.tune.broken_nodes import BrokenNodes
 from lr_sweep.trainables.worker.ray_internals import KILLED
 
@@ -11,12 +12,18 @@ BAD_DISK = "OSError: [Errno 5] Input/output error: '/mnt/data'"
 BAD_GPU = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"
 
 
+@pytest.fixture(autouse=True)
+def _named_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broken_nodes, "node_text", lambda node: node)
+
+
 class Cluster:
     """Nodes by name, and the failures of a sweep on them."""
 
     def __init__(self, *nodes: str) -> None:
         self.excluded: set[str] = set()
-        self.broken = BrokenNodes(lambda: set(nodes) - self.excluded, self.excluded)
+        self.said: list[str] = []
+        self.broken = BrokenNodes(lambda: set(nodes) - self.excluded, self.excluded, self.said.append)
 
     def fail(self, runs: str, node: str | None, reason: str = BAD_DISK) -> list[bool]:
         """Return of each run, a letter, whether its failure is its node's."""
@@ -45,14 +52,15 @@ def test_a_node_is_left_where_two_runs_fail_alike() -> None:
     assert cluster.excluded == set()
     assert cluster.fail("c", "x") == [True]
     assert cluster.excluded == {"x"}
+    assert cluster.said == [f"trials fail on x ({BAD_DISK}): it is left, its runs resume elsewhere"]
     assert cluster.fail("a", "x", BAD_GPU) == [True]
 
 
 def test_a_run_that_starts_after_a_failure_and_is_evaluated_shows_that_the_node_is_sound() -> None:
     cluster = Cluster("x", "y")
-    cluster.broken.started("earlier", "x")
+    cluster.broken.started(["earlier"], "x")
     cluster.fail("a", "x")
-    cluster.broken.started("later", "x")
+    cluster.broken.started(["later"], "x")
     cluster.broken.evaluated("later")
     cluster.fail("b", "x")  # counted anew
     assert cluster.excluded == set()

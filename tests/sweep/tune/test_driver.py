@@ -9,7 +9,7 @@ import pytest
 
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import write_json
-from lr_sweep.sweep.tune import failures, trials
+from lr_sweep.sweep.tune import broken_nodes, trials
 from lr_sweep.sweep.tune.nodes import Machines, Share
 from lr_sweep.sweep.tune.ray_session import RayLostError
 from lr_sweep.sweep.tune.trials import TrialFailed, TrialInterrupted
@@ -207,7 +207,7 @@ def test_runs_that_fail_on_one_node_only_are_trained_elsewhere(
             yield kind(run_ids=[run_id], reason=f"OSError: Input/output error: '/mnt/{number}'", node="x")
 
     bench.monkeypatch.setattr(Machines, "usable", lambda machines, placement: {"x", "y"} - machines.excluded)
-    bench.monkeypatch.setattr(failures, "node_text", lambda node: "10.0.0.1")
+    bench.monkeypatch.setattr(broken_nodes, "node_text", lambda node: "10.0.0.1")
     outcome = bench.run(Disturbed(broken))
     assert (outcome.trained, outcome.failed) == (4, 0)
     printed = capfd.readouterr().out

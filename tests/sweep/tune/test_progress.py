@@ -118,7 +118,7 @@ def test_time_left_counts_steps_to_go_at_the_running_pace() -> None:
 
 
 def test_runs_of_a_trial_share_its_time() -> None:
-    """a and b together at 40 of 100; then c and d. Each step takes 0.5 s of the trial, and an evaluation every 50th 25 s."""
+    """a and b together at 40 of 100, then c and d: 0.5 s of the trial a step, and 25 s an evaluation, every 50th."""
     state = four_runs()
     state.packed([["a", "b"], ["c", "d"]], 1)
     for name in "ab":

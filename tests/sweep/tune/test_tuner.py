@@ -154,7 +154,7 @@ def test_a_failed_attempt_is_of_a_node_and_for_the_last_reason(
     monkeypatch.setattr(machines, "lost", lambda trial: False)
     monkeypatch.setattr(nodes, "node_of_trial", lambda trial: started_on)
     if started_on:
-        machines.started(failed, ["a", "b"])
+        machines.started(failed)
     failed.error_file = tmp_path / "error.txt"
     failed.error_file.write_text(CUDA)
     tune, events = callback(machines)
