@@ -30,7 +30,14 @@ from lr_sweep.sweep.study.study import Study
 from lr_sweep.trainables.engine import Evaluation
 from lr_sweep.trainables.own.run import OwnFiles
 from lr_sweep.trainables.run import PROTOCOL_VERSION
-from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Report, Started
+from lr_sweep.trainables.worker.messages import (
+    Advanced,
+    Event,
+    Finished,
+    Printed,
+    Report,
+    Started,
+)
 
 from .directory import Results, write_parquet
 from .provenance import provenance
@@ -73,7 +80,7 @@ class _Open:
 
 
 class Recorder:
-    """Writes what trials of the `wanted` runs report.
+    """Writes what trials of the `wanted` runs report, to the record and to each run's log.
 
     `devices_per_trial`: devices a trial holds (GPUs, else CPUs), for device seconds. `clock`: Unix time in seconds.
     `reached`: steps to which an earlier process, if it was killed, had trained runs, by id.
@@ -101,8 +108,11 @@ class Recorder:
 
     def event(self, event: Report) -> None:
         """Take one event in, writing what it adds; raises OSError if the disk is full or not writable."""
-        if isinstance(event, Printed):
-            return
+        if not isinstance(event, Printed):
+            self._record(event)
+        self.log(event.run_id, _lines(event))
+
+    def _record(self, event: Event) -> None:
         run_id = event.run_id
         run = self._opened(run_id)
         seen_step, run.step, run.seen_step = run.seen_step, event.step, event.step
@@ -118,12 +128,22 @@ class Recorder:
             case Finished():
                 self._finish(run_id, run, event)
 
-    def interrupted(self, run_ids: Iterable[str], *, is_failure: bool) -> None:
+    def interrupted(self, run_ids: Iterable[str], why: str, *, is_failure: bool) -> None:
         """Note that runs do not train at the moment; a failure before a run started is an attempt, too."""
         for run_id in run_ids:
             run = self._opened(run_id)
             run.attempts += is_failure and not run.has_started
             run.has_started = False
+            self.log(run_id, why.splitlines())
+
+    def log(self, run_id: str, lines: Iterable[str]) -> None:
+        """Append lines to a run's log with the time of now, in UTC."""
+        now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.clock()))
+        if text := "".join(f"{now}  {line}\n" for line in lines):
+            path = self.results.log(run_id)
+            make_folder(path.parent)
+            with open(path, "a", encoding="utf-8", errors="replace", opener=open_no_link) as log:
+                log.write(text)
 
     def failed(self, run_id: str, reason: str) -> None:
         """Record that a run ended by an error; what an earlier process trained of it stays."""
@@ -216,29 +236,6 @@ class Recorder:
             return read_rows(self.results.curve(run_id), CURVES) or []
         except RecordError:
             return []
-
-
-class RunLogs:
-    """Appends what is reported of a run to the file `log_of(run_id)`, in the driver's process alone."""
-
-    def __init__(
-        self, log_of: Callable[[str], Path], clock: Callable[[], float] = time.time
-    ) -> None:
-        self.log_of, self.clock = log_of, clock
-
-    def event(self, event: Report) -> None:
-        """Append what is reported; raises OSError if the disk is full or not writable."""
-        self.write(event.run_id, _lines(event))
-
-    def write(self, run_id: str, lines: Iterable[str]) -> None:
-        """Append lines with the time of now, in UTC."""
-        now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.clock()))
-        text = "".join(f"{now}  {line}\n" for line in lines)
-        if text:
-            path = self.log_of(run_id)
-            make_folder(path.parent)
-            with open(path, "a", encoding="utf-8", errors="replace", opener=open_no_link) as log:
-                log.write(text)
 
 
 def _starts_in(log: Path) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from lr_sweep.common.text import counted
 from lr_sweep.sweep.mirror.mirror import MirrorThread
 from lr_sweep.sweep.results.directory import read_state
-from lr_sweep.sweep.results.recorder import Recorder, RunLogs
+from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.results.run_state import checkpoint_step
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.trainables.worker.messages import Finished, Printed, Report, Started, evaluations
@@ -37,7 +37,6 @@ class LiveRuns:
             reached=reached,
             files=study.files,
         )
-        self._logs = RunLogs(self._results.log)
 
     def add(self, runs: Sequence[WantedRun]) -> None:
         """Expect further runs: the next round of a search."""
@@ -47,13 +46,12 @@ class LiveRuns:
     def event(self, event: Report) -> None:
         """Take in what a worker reports of a run."""
         if isinstance(event, Printed):
-            self._logs.event(event)
+            self._recorder.event(event)
             return
         if self._progress.has_ended(event.run_id):  # its trial started again, for a later run
             return
         event = self._work.stopping.explained(event)
         self._recorder.event(event)
-        self._logs.event(event)
         self._progress.event(event)
         if isinstance(event, Started):
             for path in event.damaged:
@@ -73,10 +71,8 @@ class LiveRuns:
         self, run_ids: Collection[str], text: str = "", *, is_failure: bool = False
     ) -> None:
         """Note that runs do not train at the moment; `text` is the reason, for their logs."""
-        self._recorder.interrupted(run_ids, is_failure=is_failure)
+        self._recorder.interrupted(run_ids, text, is_failure=is_failure)
         self._progress.interrupted(run_ids)
-        for run_id in run_ids:
-            self._logs.write(run_id, text.splitlines())
 
     def failed(self, runs: Iterable[WantedRun], reason: str) -> None:
         """Record that runs have ended by an error."""
@@ -91,7 +87,7 @@ class LiveRuns:
             return f"{counted(len(run_ids), 'run')} saved in {self._results.uri}"
         steps = {run_id: self._saved_step(run_id) for run_id in run_ids}
         for run_id, step in steps.items():
-            self._logs.write(run_id, [saved_text([step])])
+            self._recorder.log(run_id, [saved_text([step])])
         return saved_text(steps.values())
 
     def _saved_step(self, run_id: str) -> int:

@@ -15,11 +15,11 @@ import pytest
 
 from lr_sweep.analysis.record.read import logged_values, read_curves, read_run_rows, read_runs
 from lr_sweep.sweep.results.directory import Results
-from lr_sweep.sweep.results.recorder import Recorder, RunLogs
+from lr_sweep.sweep.results.recorder import Recorder
 from lr_sweep.sweep.study.runs import WantedRun
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 from lr_sweep.trainables.engine import Evaluation
-from lr_sweep.trainables.worker.messages import Advanced, Event, Finished, Printed, Started
+from lr_sweep.trainables.worker.messages import Advanced, Finished, Printed, Report, Started
 
 START_S = 1_767_268_800.0
 """2026-01-01 12:00 UTC."""
@@ -51,7 +51,7 @@ class Sender:
         """Return the sender of another process."""
         return Sender(self.results, self.wanted, devices, reached)
 
-    def send(self, event: Event, at_s: float) -> None:
+    def send(self, event: Report, at_s: float) -> None:
         self.clock.now = START_S + at_s
         self.recorder.event(event)
 
@@ -221,8 +221,8 @@ def test_a_worker_that_died_reports_its_curve_twice(sender: Sender) -> None:
 def test_what_drivers_lost_that_were_killed_counts(sender: Sender) -> None:
     """Its log has how often it started, the status file how far it was trained when the last one was killed."""
     for step in (0, 10):
-        RunLogs(sender.results.log).event(Started(run_id=sender.run_id, step=step))
-    RunLogs(sender.results.log).event(Printed(run_id=sender.run_id, text="started"))
+        sender.again().start(step, 0)
+    sender.again().recorder.event(Printed(run_id=sender.run_id, text="started"))
     sender = sender.again(reached=17)
     sender.start(10, 0, evaluation(10, 2, 2.0))
     sender.evaluate(20, 11, 4.1)
@@ -325,34 +325,33 @@ def test_a_damaged_curve_is_replaced_by_what_is_trained(sender: Sender) -> None:
     assert sender.points() == [(10, -5)]
 
 
-def test_each_event_is_a_line_of_the_log_with_its_time(tmp_path: Path) -> None:
+def test_each_event_is_a_line_of_the_log_with_its_time(sender: Sender) -> None:
     nan = dict.fromkeys(("train", "validation_loss", "test_loss"), math.nan)
     logged = [{"step": step, "name": "norm", "value": step / 10} for step in (19, 20)]
-    accuracies = {"validation": 0.5, "test": 0.75}
-    measured = replace(evaluation(20, 0, 3.0), train_loss=1.25, **accuracies, **nan, logged=logged)
-    times = iter([0.0, 1.0, 2.0, 3.0, 60.0, 86_400.0])
-    logs = RunLogs(lambda run_id: tmp_path / "logs" / run_id, lambda: next(times))
-    logs.event(Started(run_id="a1", step=0))
-    logs.event(Started(run_id="a1", step=10, damaged=("step-20.safetensors",)))
-    logs.event(Advanced(run_id="a1", step=15))
-    logs.event(Advanced(run_id="a1", step=20, evaluation=measured))
-    logs.event(Printed(run_id="a1", text="loss 1.25\nloss 1.2"))
-    logs.event(Finished(run_id="a1", step=40, status="complete", elapsed_s=6.0, engine="own", device="cpu (x)"))
-    assert (tmp_path / "logs" / "a1").read_text().splitlines() == [
-        "1970-01-01 00:00:00  started",
-        "1970-01-01 00:00:01  step-20.safetensors is damaged (its checksum differs)",
-        "1970-01-01 00:00:01  resumed from step 10",
-        "1970-01-01 00:00:03  step 20: train loss 1.25, validation 0.5, test 0.75, norm 2",
-        "1970-01-01 00:01:00  | loss 1.25",
-        "1970-01-01 00:01:00  | loss 1.2",
-        "1970-01-02 00:00:00  complete at step 40, 6.0 s of training, on cpu (x)",
+    measured = replace(evaluation(20, 0, 3.0), train_loss=1.25, validation=0.5, test=0.75, **nan, logged=logged)
+    sender.start(0, 0)
+    sender.send(Started(run_id=sender.run_id, step=10, damaged=("step-20.safetensors",)), 1)
+    sender.advance(15, 2)
+    sender.advance(20, 3, measured)
+    sender.send(Printed(run_id=sender.run_id, text="loss 1.25\nloss 1.2"), 60)
+    sender.finish(40, 86_400, elapsed_s=6.0)
+    assert sender.results.log(sender.run_id).read_text().splitlines() == [
+        "2026-01-01 12:00:00  started",
+        "2026-01-01 12:00:01  step-20.safetensors is damaged (its checksum differs)",
+        "2026-01-01 12:00:01  resumed from step 10",
+        "2026-01-01 12:00:03  step 20: train loss 1.25, validation 0.5, test 0.75, norm 2",
+        "2026-01-01 12:01:00  | loss 1.25",
+        "2026-01-01 12:01:00  | loss 1.2",
+        "2026-01-02 12:00:00  complete at step 40, 6.0 s of training, on a device",
     ]
 
 
-def test_nothing_is_appended_through_a_link(tmp_path: Path) -> None:
+def test_nothing_is_appended_through_a_link(sender: Sender, tmp_path: Path) -> None:
     """A directory that another user sent may hold one."""
     (precious := tmp_path / "precious").write_text("years of work")
-    (tmp_path / "aa.log").symlink_to(precious)
+    log = sender.results.log(sender.run_id)
+    log.parent.mkdir()
+    log.symlink_to(precious)
     with pytest.raises(OSError, match="symbolic links"):
-        RunLogs(lambda run_id: tmp_path / f"{run_id}.log").write("aa", ["started"])
+        sender.recorder.log(sender.run_id, ["started"])
     assert precious.read_text() == "years of work"
