@@ -24,7 +24,7 @@ from lr_sweep.analysis.record.read import (
     recorded_studies,
     stopped_of,
 )
-from lr_sweep.analysis.record.study import key_of
+from lr_sweep.analysis.record.study import StoppedRates, key_of
 from lr_sweep.common.text import failure_line, rate_text
 from lr_sweep.trainables.checkpoint import checkpoints
 
@@ -132,19 +132,22 @@ class RunStates(Generic[W]):
 
 
 def states_of(
-    budgets: Mapping[str, int],
-    ends: Mapping[str, Row],
-    results: Results,
-    stopped_early: Collection[str] = (),
+    wanted: Sequence[Row], ends: Mapping[str, Row], results: Results, stopped: StoppedRates
 ) -> dict[str, State]:
-    """Return the states of runs by id, given with their budgets; `stopped_early`: those that the study's rule stopped.
+    """Return the states of runs by id, given by their rows of `WANTED`.
 
-    `ends` is what `read_ends` returned.
+    `ends` is what `read_ends` returned; `stopped` are the learning rates that the study's rule stopped.
     """
-    started = started_ids(results) if budgets.keys() - ends.keys() else set()
+    have_ended = all(row["run_id"] in ends for row in wanted)
+    started = set() if have_ended else started_ids(results)
     return {
-        run_id: state_of(num_steps, ends.get(run_id), run_id in started, run_id in stopped_early)
-        for run_id, num_steps in budgets.items()
+        row["run_id"]: state_of(
+            row["num_steps"],
+            ends.get(row["run_id"]),
+            row["run_id"] in started,
+            stopped_early=not row["fresh"] and key_of(row) in stopped,
+        )
+        for row in wanted
     }
 
 
@@ -152,13 +155,7 @@ def recorded_states(
     results: Results, study: str, wanted: Sequence[Row], ends: Mapping[str, Row]
 ) -> RunStates[Row]:
     """Return the states, as they are now, of the runs that a recorded study wants, rows of `WANTED`."""
-    stopped = stopped_of(results.root, study)
-    early = (
-        {row["run_id"] for row in wanted if not row["fresh"] and key_of(row) in stopped}
-        if stopped
-        else set()
-    )
-    states = states_of({row["run_id"]: row["num_steps"] for row in wanted}, ends, results, early)
+    states = states_of(wanted, ends, results, stopped_of(results.root, study))
     for run_id in training_steps(results, study):
         if states.get(run_id) is State.WAITING:
             states[run_id] = State.STARTED

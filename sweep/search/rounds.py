@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -21,7 +20,7 @@ from lr_sweep.analysis.statistics.rates.refinement import (
 from lr_sweep.analysis.statistics.selection.best import CELL, comparable
 from lr_sweep.analysis.statistics.selection.summary import RUN_COLUMNS, StudySummary
 from lr_sweep.analysis.study_summary import summarised
-from lr_sweep.sweep.study.only import Only
+from lr_sweep.common.files import Fields
 from lr_sweep.sweep.study.runs import (
     Cell,
     fresh_allowed,
@@ -31,6 +30,7 @@ from lr_sweep.sweep.study.runs import (
     options_text,
 )
 from lr_sweep.sweep.study.search import Point
+from lr_sweep.sweep.study.study import Study
 
 from .state import FRESH, REFINE, WINNER, Proposal, StudyState, present_seeds
 
@@ -43,99 +43,90 @@ def next_proposals(state: StudyState) -> list[Proposal]:
 
     Cells wait for their failed runs if the state has `retry_failed`.
     """
-    if not (num_proposals(state.study) or state.study.winners):
-        return _next_fresh(state)
     return _next_rates(state) or _next_winners(state) or _next_fresh(state)
 
 
 def _round(
-    cell: Cell, sampler: str, number: int, earlier: Sequence[Proposal], *chosen: dict[str, Any]
+    cell: Cell, sampler: str, number: int, earlier: Sequence[Proposal], chosen: Iterable[Fields]
 ) -> list[Proposal]:
-    of_round = cell._asdict() | {
+    """Return proposals of a cell in the round after the `earlier` ones, numbered from `number` on."""
+    shared = cell._asdict() | {
         "sampler": sampler,
         "round": earlier[-1].round + 1 if earlier else 1,
     }
     return [
-        Proposal(**of_round, number=number + index, **each) for index, each in enumerate(chosen)
+        Proposal(**shared, number=number, **fields) for number, fields in enumerate(chosen, number)
     ]
 
 
 def _next_rates(state: StudyState) -> list[Proposal]:
-    if not (cells := _open_cells(state)):
-        return []
-    search, observed, new = state.study.search, _observed(state), list[Proposal]()
-    for cell, earlier in cells.items():
-        points = _next_points(state, cell, earlier, observed.get(cell, {}))
-        chosen = [
-            {"learning_rate": rate, "options": options_text(options)} for rate, options in points
-        ]
-        new += _round(cell, search.sampler if search else REFINE, len(earlier), earlier, *chosen)
-    return new
-
-
-def _open_cells(state: StudyState) -> dict[Cell, Sequence[Proposal]]:
-    """Return the cells that get a further round now, with their proposals so far.
+    """Return learning rates for the cells that get a further round now.
 
     A cell of a search gets its first round at once. Each further one, and every one of a refinement, waits until no
     run of the cell is left to train. Cells that `--only` leaves out wait.
     """
-    at_once, ready = state.study.search is not None, _ended_cells(state)
-    return {
-        cell: earlier
+    search, stored = state.study.search, state.stored.rates
+    most, ready = num_proposals(state.study), _ready_cells(state)
+    cells = [
+        cell
         for cell in grids_of(state.study)
-        if len(earlier := state.stored.rates.get(cell, [])) < num_proposals(state.study)
-        and ((at_once and not earlier) or (cell in ready and _is_in(cell, state.only)))
-    }
+        if len(stored.get(cell, [])) < most
+        and (cell in ready or (search is not None and cell not in stored))
+    ]
+    if not cells:
+        return []
+
+    observed = _observed(state)
+    new: list[Proposal] = []
+    for cell in cells:
+        earlier = stored.get(cell, [])
+        points = _next_points(state.study, cell, earlier, observed.get(cell, {}))
+        chosen = [
+            {"learning_rate": point.learning_rate, "options": options_text(point.options)}
+            for point in points
+        ]
+        new += _round(cell, search.sampler if search else REFINE, len(earlier), earlier, chosen)
+    return new
 
 
 def _next_points(
-    state: StudyState,
-    cell: Cell,
-    earlier: Sequence[Proposal],
-    observed: Mapping[float, Observation],
+    study: Study, cell: Cell, earlier: Sequence[Proposal], observed: Mapping[float, Observation]
 ) -> list[Point]:
-    left, maximise = (
-        num_proposals(state.study) - len(earlier),
-        state.study.measured.higher_is_better,
-    )
-    if (search := state.study.search) is None:
-        return list(
-            map(
-                Point,
-                refined_rates(list(observed.values()), min(ROUND_SIZE, left), maximise=maximise),
-            )
-        )
-    from .samplers import (
-        next_points,
-    )  # imported late: a grid does not wait for Optuna
+    maximise = study.measured.higher_is_better
+    left = num_proposals(study) - len(earlier)
+    if (search := study.search) is None:
+        rates = refined_rates(list(observed.values()), min(ROUND_SIZE, left), maximise=maximise)
+        return [Point(rate) for rate in rates]
 
-    tried = [(each.point, observed[each.learning_rate]) for each in earlier]
+    # Imported late: a grid does not wait for Optuna.
+    from .samplers import next_points
+
+    tried = [(proposal.point, observed[proposal.learning_rate]) for proposal in earlier]
     return next_points(search, cell, tried, min(search.round_size, left), maximise=maximise)
 
 
 def _next_winners(state: StudyState) -> list[Proposal]:
     """Return the best rates of each cell whose rates have all ended: those that get all seeds now."""
-    study, new = state.study, list[Proposal]()
+    study, most = state.study, num_proposals(state.study)
     if study.winners is None:
         return []
-    observed, ready = _observed(state), _ended_cells(state)
+    ready, observed = _ready_cells(state), _observed(state)
+    new: list[Proposal] = []
     for cell in grids_of(study):
         earlier, before = state.stored.rates.get(cell, []), state.stored.winners.get(cell, [])
-        if len(earlier) < num_proposals(study) or cell not in ready or not _is_in(cell, state.only):
+        if len(earlier) < most or cell not in ready:
             continue
-        known, best = (
-            {each.learning_rate for each in before},
-            _ranked(observed[cell], study.measured.sign),
-        )
-        rates = [{"learning_rate": rate} for rate in best[: study.winners] if rate not in known]
-        new += _round(cell, WINNER, len(before), earlier, *rates)
+        known = {winner.learning_rate for winner in before}
+        best = _ranked(observed[cell], study.measured.sign)[: study.winners]
+        chosen = [{"learning_rate": rate} for rate in best if rate not in known]
+        new += _round(cell, WINNER, len(before), earlier, chosen)
     return new
 
 
 def _ranked(observed: Mapping[float, Observation], sign: int) -> list[float]:
     """Return the rates with a value from the best to the worst; of equal ones the smaller is first."""
-    known = {rate: each.value for rate, each in observed.items() if each.value is not None}
-    return sorted(known, key=lambda rate: (-comparable(sign * known[rate]), rate))
+    values = {rate: point.value for rate, point in observed.items() if point.value is not None}
+    return sorted(values, key=lambda rate: (-comparable(sign * values[rate]), rate))
 
 
 def summary_of(state: StudyState) -> StudySummary:
@@ -171,26 +162,35 @@ def _next_fresh(state: StudyState) -> list[Proposal]:
 
     All wanted runs have ended: so a round depends on values alone, and not on which runs ended first.
     """
-    study, new = state.study, list[Proposal]()
+    study = state.study
     if study.fresh is None or state.reconciled.left:
         return []
     summary, most = summary_of(state), fresh_allowed(study)
     rates = summary.cells.set_index(CELL)["learning_rate"]
+    new: list[Proposal] = []
     for names, number in next_seeds(summary).items():
         cell, rate = Cell(*names), float(rates[names])
         earlier = state.stored.fresh.get(cell, [])
         known = present_seeds(study, earlier).get(rate, ())
         number = min(number, most[cell] - len(known))  # runs that the user stopped count here
-        seeds = [
-            {"learning_rate": rate, "seed": seed} for seed in further_seeds(study, known, number)
-        ]
-        new += _round(cell, FRESH, len(earlier), earlier, *seeds)
+        seeds = further_seeds(study, known, number)
+        chosen = [{"learning_rate": rate, "seed": seed} for seed in seeds]
+        new += _round(cell, FRESH, len(earlier), earlier, chosen)
     return new
 
 
 def _ended_cells(state: StudyState) -> set[Cell]:
     left = {run.cell for run in state.reconciled.left if not run.fresh}
     return {run.cell for run in state.wanted if not run.fresh} - left
+
+
+def _ready_cells(state: StudyState) -> set[Cell]:
+    """Return the cells of `--only` that have no run left to train."""
+    return {
+        cell
+        for cell in _ended_cells(state)
+        if all(name in state.only.get(axis, (name,)) for axis, name in cell._asdict().items())
+    }
 
 
 def _observed(state: StudyState) -> dict[Cell, dict[float, Observation]]:
@@ -210,10 +210,6 @@ def _observed(state: StudyState) -> dict[Cell, dict[float, Observation]]:
     wanted = with_stops(pd.DataFrame(rows), state.stopped)
     observed = observations(wanted, runs, curves, replace(study.measured, model=study.selection))
     return {
-        Cell(*cell): {each.learning_rate: each for each in rates}
-        for cell, rates in observed.items()
+        Cell(*cell): {point.learning_rate: point for point in points}
+        for cell, points in observed.items()
     }
-
-
-def _is_in(cell: Cell, only: Only) -> bool:
-    return all(value in only.get(axis, (value,)) for axis, value in cell._asdict().items())

@@ -103,21 +103,25 @@ def present_seeds(study: Study, given: Sequence[Proposal]) -> dict[float, tuple[
     if not given:
         return {}
     rate, first = given[-1].learning_rate, first_fresh_seed(study)
-    seeds = {each.seed for each in given if each.learning_rate == rate and each.seed is not None}
+    seeds = {
+        proposal.seed
+        for proposal in given
+        if proposal.learning_rate == rate and proposal.seed is not None and proposal.seed >= first
+    }
     assert study.fresh, "only then seeds are given"
-    return {rate: tuple(sorted(seed for seed in seeds if seed >= first)[: study.fresh.max])}
-
-
-def _proposed_of(study: Study, stored: Stored) -> dict[Cell, Proposed]:
-    return {cell: _proposed_in(cell, study, stored) for cell in grids_of(study)}
+    return {rate: tuple(sorted(seeds)[: study.fresh.max])}
 
 
 def _proposed_in(cell: Cell, study: Study, stored: Stored) -> Proposed:
     proposals, winners = stored.rates.get(cell, ()), stored.winners.get(cell, ())
     return Proposed(
-        rates=tuple(sorted(each.learning_rate for each in proposals)),
-        options={each.learning_rate: each.point.options for each in proposals if each.options},
-        winners=frozenset(each.learning_rate for each in winners) if study.winners else None,
+        rates=tuple(sorted(proposal.learning_rate for proposal in proposals)),
+        options={
+            proposal.learning_rate: proposal.point.options
+            for proposal in proposals
+            if proposal.options
+        },
+        winners=frozenset(winner.learning_rate for winner in winners) if study.winners else None,
         fresh=present_seeds(study, stored.fresh.get(cell, ())),
     )
 
@@ -173,12 +177,7 @@ def reconcile(
     `stopped` are the learning rates that the study's `stop_early` stopped.
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("code", "resumed"))
-    early = {
-        run.run_id
-        for run in wanted
-        if not run.fresh and (*run.cell, run.run.learning_rate) in stopped
-    }
-    states = states_of({run.run_id: run.num_steps for run in wanted}, ends, results, early)
+    states = states_of([run.row() for run in wanted], ends, results, stopped)
 
     def is_open(run_id: str) -> bool:
         return retry_failed if states[run_id].on_request else not states[run_id].over
@@ -209,7 +208,7 @@ class StudyState:
         self.results, self.data_dir = results, data_dir
         self.only, self.retry_failed = only, retry_failed
         self.stored = read_stored(results, study)
-        self.proposed = _proposed_of(study, self.stored)
+        self.proposed = {cell: _proposed_in(cell, study, self.stored) for cell in grids_of(study)}
         self.wanted = wanted_runs(study, backbones, data_dir, self.proposed)
         self.stopped = stopped_rates(study, results.root)
 

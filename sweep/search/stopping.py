@@ -30,13 +30,14 @@ class EarlyStopping:
     """
 
     def __init__(self, study: Study, results: Results, wanted: Sequence[WantedRun]) -> None:
-        self._rule = study.stop_early
+        self._has_rule = study.stop_early is not None
         self._results, self._study = results, study.study
         self._final = study.selection == "final"
         self._runs: dict[str, WantedRun] = {}
         self._cells: dict[Cell, list[WantedRun]] = {}
         self._curves: defaultdict[str, dict[int, float]] = defaultdict(dict)
-        self._judgements = read_judgements(results.root, study.study) if self._rule else []
+        """Validation values by step, of each run; higher is better."""
+        self._judgements = read_judgements(results.root, study.study) if self._has_rule else []
         self._changed: set[Cell] = set()
         self._ended: set[str] = set()
         self.add(wanted)
@@ -47,7 +48,7 @@ class EarlyStopping:
         What the record holds of runs counts once a run of their cell reports, and not before: a driver that died may
         have recorded an evaluation of a part of a cohort.
         """
-        if self._rule is None:
+        if not self._has_rule:
             return
         choosing = {run.run_id: run for run in wanted if not run.fresh}
         new_ids = choosing.keys() - self._runs.keys()
@@ -55,17 +56,17 @@ class EarlyStopping:
         self._cells = by_cell(self._runs.values())
         curves = read_curves(self._results.root, sorted(new_ids), CURVE_COLUMNS)
         for run_id, step, value in curves[list(CURVE_COLUMNS)].itertuples(index=False):
-            self._curves[run_id][int(step)] = float(value)
+            self._curves[run_id][int(step)] = self._runs[run_id].metric.sign * float(value)
 
     def event(self, event: Report) -> None:
         """Take in what a worker reports of a run."""
-        if self._rule is None or event.run_id not in self._runs:
+        if (run := self._runs.get(event.run_id)) is None:
             return
         if isinstance(event, Finished):
             self._ended.add(event.run_id)
         for evaluation in evaluations(event):
-            self._curves[event.run_id][evaluation.step] = evaluation.validation
-            self._changed.add(self._runs[event.run_id].cell)
+            self._curves[event.run_id][evaluation.step] = run.metric.sign * evaluation.validation
+            self._changed.add(run.cell)
 
     def judge(self) -> None:
         """Judge what was reported since the last call, store that, then ask workers to end what is stopped."""
@@ -94,18 +95,22 @@ class EarlyStopping:
         return replace(event, stopped_at_step=rung)
 
     def _stopped(self) -> dict[RateKey, int]:
-        return {each.key: each.step for each in self._judgements if not each.kept}
+        return {
+            judgement.key: judgement.step for judgement in self._judgements if not judgement.kept
+        }
 
     def _judged(self, cell: Cell) -> Iterator[Judgement]:
         """Judge the rates of a cell at each rung that a run has reached, where they were not judged before."""
-        assert self._rule is not None, "nothing changes without a rule"
-        first = self._cells[cell][0]
-        judged = {(each.key, each.step) for each in self._judgements}
+        runs = self._cells[cell]
+        first = runs[0]
+        judged = {(judgement.key, judgement.step) for judgement in self._judgements}
         stopped = self._stopped()
-        judged_at = rungs(first.num_steps, first.run.steps_between_evaluations)
-        reached = {step for run in self._cells[cell] for step in self._curves[run.run_id]}
-        for step in sorted(reached.intersection(judged_at)):
-            values, means = self._values(cell, step, stopped)
+        reached = {step for run in runs for step in self._curves[run.run_id]}
+        rungs_reached = reached.intersection(
+            rungs(first.num_steps, first.run.steps_between_evaluations)
+        )
+        for step in sorted(rungs_reached):
+            values, means = self._values(runs, step, stopped)
             kept = kept_rates(values, means)
             for rate, value in values.items():
                 key = (*cell, rate)
@@ -123,25 +128,24 @@ class EarlyStopping:
                     stopped[key] = step
 
     def _values(
-        self, cell: Cell, step: int, stopped: Mapping[RateKey, int]
+        self, runs: Iterable[WantedRun], step: int, stopped: Mapping[RateKey, int]
     ) -> tuple[dict[float, float], dict[float, float]]:
         """Return the values at a rung and the running means by learning rate, of those not stopped before it."""
-        by_rate: dict[float, list[tuple[float, float]]] = defaultdict(list)
-        for run in self._cells[cell]:
-            if step in self._curves[run.run_id] and stopped.get(_key(run), step) >= step:
-                by_rate[run.run.learning_rate].append(self._value_and_mean(run, step))
-        values = {rate: fmean(value for value, _ in seeds) for rate, seeds in by_rate.items()}
-        means = {rate: fmean(mean for _, mean in seeds) for rate, seeds in by_rate.items()}
-        return values, means
+        values, means = defaultdict[float, list[float]](list), defaultdict[float, list[float]](list)
+        for run in runs:
+            curve = self._curves[run.run_id]
+            if step in curve and stopped.get(_key(run), step) >= step:
+                so_far = [value for at, value in curve.items() if at <= step]
+                finite = [value for value in so_far if math.isfinite(value)] or [-math.inf]
+                value = curve[step] if self._final else max(finite)
+                rate = run.run.learning_rate
+                values[rate].append(value if math.isfinite(value) else -math.inf)
+                means[rate].append(fmean(finite))
+        return _means(values), _means(means)
 
-    def _value_and_mean(self, run: WantedRun, step: int) -> tuple[float, float]:
-        """Return what a run has reached at a step, and its mean up to it; higher is better, -inf: nothing finite."""
-        curve = {at: run.metric.sign * value for at, value in self._curves[run.run_id].items()}
-        so_far = [value for at, value in curve.items() if at <= step and math.isfinite(value)]
-        if not so_far:
-            return -math.inf, -math.inf
-        value = curve[step] if self._final else max(so_far)
-        return value if math.isfinite(value) else -math.inf, fmean(so_far)
+
+def _means(numbers: Mapping[float, Sequence[float]]) -> dict[float, float]:
+    return {rate: fmean(numbers_of_seeds) for rate, numbers_of_seeds in numbers.items()}
 
 
 def _key(run: WantedRun) -> RateKey:
