@@ -80,7 +80,7 @@ RUNS: Columns = (
         "status",
         _STR,
         "",
-        "`complete`, `diverged`, `failed` or `stopped` (by the user or by a rule)",
+        "`complete`, `diverged`, `failed` or `stopped` (by `stop_early`)",
     ),
     Column("num_steps", _I64, _STEPS, "steps trained"),
     Column(

@@ -168,7 +168,7 @@ Fresh = Annotated[
     int | None,
     number("Fresh seeds at each chosen rate, instead of the study's number.", least=2, most=200),
 ]
-RetryFailed = Annotated[bool, flag("Train failed runs again, and resume stopped ones.")]
+RetryFailed = Annotated[bool, flag("Train failed runs again.")]
 RestartInexact = Annotated[
     bool, flag("Train runs that resumed inexactly anew, from their first step.")
 ]

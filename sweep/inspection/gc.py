@@ -101,7 +101,7 @@ def _find_runs(results: Results, garbage: Garbage) -> None:
         # A run that failed may be tried again; one that a study wants may have steps left to train.
         if (
             row
-            and State(row["status"]).over
+            and row["status"] in (State.COMPLETE, State.DIVERGED)
             and (not wanted or state_of(budgets[run_id], row, started=True).over)
         ):
             garbage.files[CHECKPOINTS] += saved

@@ -107,7 +107,8 @@ def _counts_lines(
     head: Sequence[str], counts: Mapping[tuple[str, ...], Mapping[Any, int]]
 ) -> list[str]:
     """Return a table of how many runs are in each state, a line for each of `counts`, whose keys `head` names."""
-    shown = run_state.shown_states(set().union(*counts.values()))
+    present = set().union(*counts.values())
+    shown = [state for state in State if state is not State.STOPPED or state in present]
     rows = [(*head, *shown)]
     rows += [
         (*labels, *(str(number.get(state, 0)) for state in shown))

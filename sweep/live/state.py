@@ -20,6 +20,7 @@ from lr_sweep.sweep.inspection.status import activity, fresh_text
 from lr_sweep.sweep.results.directory import Results, read_state
 from lr_sweep.sweep.results.run_state import (
     RunStates,
+    State,
     counts_json,
     read_ends,
     recorded_states,
@@ -158,7 +159,7 @@ class Live:
         runs = recorded_states(self.results, name, recorded.wanted, recorded.ends)
         steps = training_steps(self.results, name)
         training = [row for row in recorded.wanted if row["run_id"] in steps]
-        on_request = any(state.on_request for state in runs.states.values())
+        has_failed = State.FAILED in runs.states.values()
         return StudyView(
             name=name,
             title=recorded.info.title,
@@ -169,7 +170,7 @@ class Live:
             training=self._training(training[:MOST_RUNS], steps, recorded.info.metric),
             failed=[(row["run_id"], run_title(row), why) for row, why in runs.failed()],
             resume=_run_command(self.results, name) if runs.are_left else "",
-            retry=_run_command(self.results, name, "--retry-failed") if on_request else "",
+            retry=_run_command(self.results, name, "--retry-failed") if has_failed else "",
         )
 
     def _training(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -44,8 +44,6 @@ class State(StrEnum):
     FAILED = "failed"
     """Ended by errors, retries included; trained again on request only."""
     STOPPED = "stopped"
-    """Ended on request before its budget, by no rule of its study; trained further on request only."""
-    STOPPED_EARLY = "stopped early"
     """Ended by the study's `stop_early` before its budget."""
     STARTED = "started"
     """Has a curve or a checkpoint, and steps left to train."""
@@ -53,31 +51,18 @@ class State(StrEnum):
     """Nothing is recorded."""
 
     @property
-    def on_request(self) -> bool:
-        """Whether `--retry-failed` alone trains it again."""
-        return self in CUT_SHORT
-
-    @property
     def over(self) -> bool:
         """Whether there is nothing left to train."""
-        return self in (State.COMPLETE, State.DIVERGED, State.STOPPED_EARLY)
+        return self in (State.COMPLETE, State.DIVERGED, State.STOPPED)
 
     @property
     def has_ended(self) -> bool:
         """Whether `run` without `--retry-failed` trains nothing more of it."""
-        return self.over or self.on_request
+        return self.over or self is State.FAILED
 
 
 LABELS = ("task", "model", "variant", "learning_rate", "seed")
 """Columns of both `RUNS` and `WANTED` by which people know a run."""
-CUT_SHORT = (State.FAILED, State.STOPPED)
-"""States of runs that did not end by themselves."""
-
-
-def shown_states(states: Collection[State]) -> list[State]:
-    """Return the states that have a column in tables of progress: all, but `stopped` ones only where a run is."""
-    rare = (State.STOPPED, State.STOPPED_EARLY)
-    return [state for state in State if state not in rare or state in states]
 
 
 def counts_json(counts: Mapping[State, int]) -> dict[str, int]:
@@ -89,7 +74,8 @@ def state_of(num_steps: int, end: Row | None, started: bool, stopped_early: bool
     """Return the state of a run that a study wants to train `num_steps`, by its row (None: it has not ended).
 
     `started` is whether it has a curve or a checkpoint; it counts only if the run has not ended. `stopped_early` is
-    whether the study's own rule stopped it: what the rule of another study stopped is trained further.
+    whether the study's own rule stopped it: what the rule of another study stopped is trained further, as is what a
+    user of an earlier version stopped.
     """
     if end is None:
         return State.STARTED if started else State.WAITING
@@ -97,9 +83,9 @@ def state_of(num_steps: int, end: Row | None, started: bool, stopped_early: bool
     # A run that passed this budget is complete, even if it diverged or failed later, under a higher one.
     if trained > num_steps or (trained == num_steps and status is not State.DIVERGED):
         return State.COMPLETE
-    if status is State.STOPPED and (stopped_early or end["stopped_at_step"] is not None):
-        return State.STOPPED_EARLY if stopped_early else State.STARTED
-    return State.STARTED if status is State.COMPLETE else status
+    if status is State.COMPLETE or (status is State.STOPPED and not stopped_early):
+        return State.STARTED
+    return status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,15 +162,13 @@ def read_ends(
 ) -> dict[str, Row]:
     """Return the rows of ended runs by run id; `run_ids` None: all. The directory need not exist yet.
 
-    The columns are `run_id`, `status`, `num_steps`, `stopped_at_step` and those of `RUNS` that are asked for. Raises
-    RecordError for a damaged file, or a status that this version does not know.
+    The columns are `run_id`, `status`, `num_steps` and those of `RUNS` that are asked for. Raises RecordError for a
+    damaged file, or a status that this version does not know.
     """
     if not results.exists():
         return {}
     ends: dict[str, Row] = {}
-    for row in read_run_rows(
-        results.root, run_ids, {"run_id", "status", "num_steps", "stopped_at_step", *columns}
-    ):
+    for row in read_run_rows(results.root, run_ids, {"run_id", "status", "num_steps", *columns}):
         if row["status"] not in STATUSES:
             path = results.run(row["run_id"])
             raise RecordError(

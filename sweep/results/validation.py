@@ -26,12 +26,14 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, is_changed_text, is_sealed, read_plain
 
 from .directory import Results
-from .run_state import CUT_SHORT, STATUSES, Row
+from .run_state import STATUSES, Row
 
 MAX_OPTIONS, MAX_PARSED = 10_000_000, 100_000
 """Bytes of the YAML of a study, and of one without a checksum that is looked into: a second for 30,000."""
 MAX_CONTENT = 1_000_000
 _AGAIN = "run the study again to write it"
+CUT_SHORT = ("failed", "stopped")
+"""Statuses of runs that did not end by themselves."""
 SHARED_WITH_CONTENT = (
     "task",
     "learning_rate",

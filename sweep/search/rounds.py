@@ -172,7 +172,7 @@ def _next_fresh(state: StudyState) -> list[Proposal]:
         cell, rate = Cell(*names), float(rates[names])
         earlier = state.stored.fresh.get(cell, [])
         known = present_seeds(study, earlier).get(rate, ())
-        number = min(number, most[cell] - len(known))  # runs that the user stopped count here
+        number = min(number, most[cell] - len(known))
         seeds = further_seeds(study, known, number)
         chosen = [{"learning_rate": rate, "seed": seed} for seed in seeds]
         new += _round(cell, FRESH, len(earlier), earlier, chosen)

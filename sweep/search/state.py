@@ -173,14 +173,16 @@ def reconcile(
 ) -> Reconciled:
     """Compare a study's runs with the record, which need not exist yet.
 
-    A run of `only` is trained if it is new or started, and a failed or stopped one with `retry_failed`.
+    A run of `only` is trained if it is new or started, and a failed one with `retry_failed`.
     `stopped` are the learning rates that the study's `stop_early` stopped.
     """
     ends = read_ends(results, [run.run_id for run in wanted], ("code", "resumed"))
     states = states_of([run.row() for run in wanted], ends, results, stopped)
 
     def is_open(run_id: str) -> bool:
-        return retry_failed if states[run_id].on_request else not states[run_id].over
+        if states[run_id] is State.FAILED:
+            return retry_failed
+        return not states[run_id].over
 
     left = tuple(run for run in wanted if is_open(run.run_id))
     return Reconciled(wanted=wanted, states=states, left=left, ends=ends, only=only)

@@ -27,7 +27,7 @@ class Options:
     data_dir: Path
     placement: Placement
     retry_failed: bool = False
-    """Whether failed and stopped runs are trained again."""
+    """Whether failed runs are trained again."""
     checkpoint_every_s: float = 60.0
     only: Only = field(default_factory=dict)
     restart_inexact: bool = False

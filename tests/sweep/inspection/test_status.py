@@ -162,8 +162,8 @@ def test_a_run_that_the_study_stopped_early_is_listed_as_such(tmp_path: Path) ->
     facts.write_text(json.dumps(json.loads(facts.read_text()) | {"stop_early": {"keep": 0.5}}))
     results = Results(tmp_path)
     for text in (listing(results, []), status_text(results, "small")):
-        assert "stopped early" in text.split("waiting")[0]
-    assert "up to step 300: stopped early" in run_text(results, stopped)
+        assert "stopped" in text.split("waiting")[0]
+    assert "up to step 300: stopped" in run_text(results, stopped)
     assert "up to step 300: waiting" in run_text(results, fresh)
 
 

@@ -11,13 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from lr_sweep.analysis.record.columns import RUNS
-from lr_sweep.analysis.record.read import read_rows, read_wanted
+from lr_sweep.analysis.record.read import read_wanted
 from lr_sweep.analysis.record.study import Fresh
 from lr_sweep.analysis.study_summary import read_summary
 from lr_sweep.sweep.inspection.status import status_text
 from lr_sweep.sweep.plan.plan import plan_on
-from lr_sweep.sweep.results.directory import write_parquet
 from lr_sweep.sweep.study.file import load_study
 from lr_sweep.sweep.study.only import parse_only
 from lr_sweep.tests.support.scripted_trials import (
@@ -159,15 +157,6 @@ def test_a_fresh_run_without_a_value_is_not_replaced(make: Callable[..., Bench])
     outcome = bench.run(Landscape(tests=TESTS, failing_variant=ALIKE, failing_from=3))
     assert (outcome.trained, outcome.failed) == (2 * 2 * 3 + 4, 2)
     assert fresh_seeds(bench) == {(NEAR, 1e-3): [3, 4], (ALIKE, 1e-3): [3, 4]}
-
-
-def test_a_fresh_run_that_the_user_stopped_is_no_reason_for_more_than_the_most(ended: Bench) -> None:
-    before, recorded = fresh_seeds(ended), rows(ended.results.root)
-    (last,) = (run_id for run_id, row in recorded.items() if (row["variant"], row["seed"]) == (NEAR, 4))
-    (row,) = read_rows(ended.results.run(last), RUNS) or ()
-    write_parquet(ended.results.run(last), [row | {"status": "stopped", "num_steps": 10}], RUNS)
-    assert ended.run(Landscape(tests=TESTS)).trained == 0
-    assert fresh_seeds(ended) == before
 
 
 def test_fresh_seeds_have_the_options_of_the_chosen_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A run that is asked to stop ends, the others of its trial do not, and `run --retry-failed` resumes it."""
+"""A run that is asked to stop ends, the others of its trial do not, and a study without the rule resumes it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_run_ends_and_the_others_train_on(study: Path, tmp_path: Path, engine:
     assert (ended[first.run_id]["status"], ended[first.run_id]["num_steps"]) == ("stopped", 10)
     assert (ended[second.run_id]["status"], ended[second.run_id]["num_steps"]) == ("complete", 30)
     assert not results.stop_requests.exists()
-    assert ["all", "1", "0", "0", "1", "0", "0"] in [line.split() for line in status_text(results, "tiny").splitlines()]
+    assert ["all", "1", "0", "0", "1", "0"] in [line.split() for line in status_text(results, "tiny").splitlines()]
     assert verify(results, print) == 0
     summary = summary_of(results.root, "tiny")
     assert list(summary.runs["status"]) == ["missing", "complete"]
@@ -72,12 +72,11 @@ def test_a_trial_that_is_retried_trains_no_stopped_run_further(study: Path, tmp_
             assert ends == {first.run_id: ("stopped", 10), second.run_id: ("complete", 30)}
 
 
-def test_it_is_trained_further_on_request_to_the_same_curve(study: Path, tmp_path: Path) -> None:
+def test_it_is_trained_further_to_the_same_curve(study: Path, tmp_path: Path) -> None:
     results, undisturbed = Results(tmp_path / "results"), Results(tmp_path / "undisturbed")
     wanted = trained_until_stopped(study, results, "plain")
     found = reconcile(wanted, results)
-    assert (found.states[wanted[0].run_id], found.to_train) == (State.STOPPED, ())
-    assert reconcile(wanted, results, retry_failed=True).to_train == (wanted[0],)
+    assert (found.states[wanted[0].run_id], found.to_train) == (State.STARTED, (wanted[0],))
     train(study, results)
     train(study, undisturbed)
     assert curves(results.root) == curves(undisturbed.root)
