@@ -24,7 +24,8 @@ EXPERIMENT = "lr-sweep"
 VIEW_TAG = "mlflow.sharedViewState."
 """The start of the name of an experiment's tag that holds a view of its page, as MLflow (3.17) shares views."""
 REBUILT = "It is a copy of the record: the next `run` or `export --mlflow` adds what is missing, also to a new store"
-_MAX_METRICS, _MAX_PARAMS = 1000, 100
+_MAX_METRICS = 1000
+_MAX_PARAMS = 100
 """Most metrics, and most params or tags, of a batch that MLflow takes."""
 T = TypeVar("T")
 

@@ -76,8 +76,8 @@ class MirroredRun(RecordedRun):
         if not self.labels:
             return self.run_id
         rate, seed = rate_text(self.labels["learning_rate"]), self.labels["seed"]
-        others = (self.labels[name] for name in ("variant", "model", "task"))
-        return ", ".join([f"lr {rate}", f"seed {seed}", *others])
+        cell = (self.labels[name] for name in ("variant", "model", "task"))
+        return ", ".join([f"lr {rate}", f"seed {seed}", *cell])
 
     @property
     def status(self) -> State:

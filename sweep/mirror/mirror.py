@@ -56,8 +56,6 @@ REST = 3.0
 run that arrive in a pause are mirrored together, which costs little more than one point."""
 _STUDY = "the study's own run"
 """The key, among run ids, that closes the study once all its runs are mirrored."""
-_OPEN = "the study's begin"
-"""The key that makes the study's own run before any other."""
 
 
 class Mirror:
@@ -90,11 +88,6 @@ class Mirror:
         self._runs: dict[str, MlflowRun] = {}
         self._wanted: dict[str, dict[str, Any]] = {}
         self._info = StudyInfo(study=study, title=study)
-
-    def open_study(self) -> None:
-        """Make the study's MLflow run, if there is none."""
-        with self._session():
-            pass
 
     def sync_run(self, run_id: str) -> None:
         """Mirror all that the record holds of a run by now; nothing happens if that is there already."""
@@ -144,11 +137,8 @@ class Mirror:
         with self._session() as parent:
             location = self._client.get_run(parent.mlflow_id).info.artifact_uri
             expected = self._artifacts
-            if (
-                expected
-                and location.startswith("file:")
-                and not location.startswith(f"{expected}/")
-            ):
+            is_file = location.startswith("file:")
+            if expected and is_file and not location.startswith(f"{expected}/"):
                 mend = "An MLflow server (docs/mlflow.md) keeps the reports of all directories."
                 if not self._owner:
                     mend = "The results directory was moved: delete mlflow.db, which the next run makes again."
@@ -165,12 +155,10 @@ class Mirror:
         if run_id not in self._wanted:
             self._read_wanted()
         wanted = {self.study: self._wanted[run_id]} if run_id in self._wanted else {}
-        found = read_run(self.results, run_id)
-        return (
-            MirroredRun(**vars(found) | {"wanted": wanted, "metric": self._info.metric})
-            if found
-            else None
-        )
+        if (recorded := read_run(self.results, run_id)) is None:
+            return None
+        facts = {"wanted": wanted, "metric": self._info.metric}
+        return MirroredRun(**vars(recorded) | facts)
 
     @contextmanager
     def _session(self) -> Iterator[MlflowRun]:
@@ -195,10 +183,8 @@ class Mirror:
 
     def _set_view(self) -> None:
         self._read_wanted()
-        key, view = (
-            view_key(self.study, self._owner),
-            runs_view(self.study, self._owner, self._info.metric.higher_is_better),
-        )
+        key = view_key(self.study, self._owner)
+        view = runs_view(self.study, self._owner, self._info.metric.higher_is_better)
         self._client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{key}", json.dumps(view))
 
     def _untag_unwanted(self) -> None:
@@ -213,14 +199,12 @@ class Mirror:
         A request under way when its sender was killed may create a second one after the next sender has looked: all
         but one are deleted, which MLflow can undo.
         """
-        found: dict[str, MlflowRun] = {}
+        runs: dict[str, MlflowRun] = {}
         for run in (known_run(self._client, run) for run in self._search(kind)):
-            if (
-                run.tags.get(OWNER_TAG, "") == self._owner
-                and found.setdefault(run.tags[tag], run) is not run
-            ):
+            is_ours = run.tags.get(OWNER_TAG, "") == self._owner
+            if is_ours and runs.setdefault(run.tags[tag], run) is not run:
                 self._client.delete_run(run.mlflow_id)
-        return found
+        return runs
 
     def _find_or_create_experiment(self) -> str:
         from mlflow.exceptions import MlflowException
@@ -345,10 +329,6 @@ class MirrorThread:
             rest=REST,
         )
 
-    def open(self) -> None:
-        """Have the study's MLflow run made, so that it is there before its runs."""
-        self._worker.submit(_OPEN)
-
     def changed(self, *run_ids: str) -> None:
         """Have runs mirrored of which the record holds more now; returns at once."""
         self._used = self._used or bool(run_ids)
@@ -360,11 +340,8 @@ class MirrorThread:
             self._worker.close(0)  # from now on, what fails is not tried again after the study
             self._worker.submit(_STUDY)
             self._used = False
-        return [
-            key
-            for key in self._worker.close(timeout_s)
-            if isinstance(key, str) and key not in (_OPEN, _STUDY)
-        ]
+        left = self._worker.close(timeout_s)
+        return [key for key in left if isinstance(key, str) and key != _STUDY]
 
     def finish(self, report: Path, timeout_s: float) -> list[str]:
         """Close, then put the report into MLflow, each within `timeout_s` seconds; return lines about what it lacks."""
@@ -383,8 +360,6 @@ class MirrorThread:
                 self._mirror.log_report(key)
             except MirrorError as error:
                 self._lacks = [f"the report is not in MLflow: {error}"]
-        elif key == _OPEN:
-            self._mirror.open_study()
         elif key != _STUDY:
             self._mirror.sync_run(key)
         elif not self._worker.failing:

@@ -105,9 +105,9 @@ def disk_bytes(
     A run that has ended keeps one checkpoint; one that trains has up to `NUM_KEPT`, and writes another. A pretraining
     does the same and keeps none. Of training functions of the user's own it is not known how large checkpoints are.
     """
-    numbers = sorted((each.trained_parameters or 0 for each in to_train), reverse=True)
+    numbers = sorted((run.trained_parameters or 0 for run in to_train), reverse=True)
     checkpoints = 4 * COPIES_A_CHECKPOINT * (sum(numbers) + NUM_KEPT * sum(numbers[:num_at_once]))
-    points = sum(each.num_steps // each.run.steps_between_evaluations for each in to_train)
+    points = sum(run.num_steps // run.run.steps_between_evaluations for run in to_train)
     runs = checkpoints + points * BYTES_A_POINT + len(to_train) * BYTES_A_FILE
     bodies = [sum(map(math.prod, body_shapes(size).values())) for size in to_pretrain]
     weights = [

@@ -48,14 +48,19 @@ class Placement:
     @property
     def trial(self) -> dict[str, float]:
         """What a trial holds, by Ray's names."""
-        each = {"CPU": self.resources.cpus_per_trial, "GPU": self.resources.gpus_per_trial}
-        return {name: number * self.resources.processes_per_run for name, number in each.items()}
+        processes = self.resources.processes_per_run
+        return {
+            "CPU": self.resources.cpus_per_trial * processes,
+            "GPU": self.resources.gpus_per_trial * processes,
+        }
 
     def trials_at_once(self, nodes: Nodes) -> int:
         """Return how many trials these nodes hold; at least 1."""
-        by_cpu = [node.get("CPU", 0) / self.trial["CPU"] for node in nodes]
-        by_gpu = [self._by_gpu(node.get("GPU", 0)) for node in nodes]
-        return max(1, sum(int(min(each)) for each in zip(by_cpu, by_gpu, strict=True)))
+        return max(1, sum(map(self._trials_on, nodes)))
+
+    def _trials_on(self, node: Mapping[str, float]) -> int:
+        by_cpu = node.get("CPU", 0) / self.trial["CPU"]
+        return int(min(by_cpu, self._by_gpu(node.get("GPU", 0))))
 
     def _by_gpu(self, gpus: float) -> float:
         """Return how many trials fit on a node's GPUs: what a trial holds is of one device, as Ray gives it."""
@@ -181,9 +186,8 @@ def cohorts(to_train: Sequence[WantedRun], resources: Resources, at_once: int) -
         (stacked if is_stacked else single).append(runs)
     in_turn = math.ceil(sum(map(len, single)) / (TRIALS_PER_SLOT * at_once))
     groups = [group for runs in single for group in _chunks(runs, in_turn)]
-    if resources.engine == "plain" or resources.runs_per_trial is not None:
-        size = resources.runs_per_trial or 1
-        groups += [group for runs in stacked for group in _chunks(runs, size)]
+    if resources.runs_per_trial is not None:
+        groups += [group for runs in stacked for group in _chunks(runs, resources.runs_per_trial)]
         return sorted(groups, key=lambda group: order[group[0].run_id])
     groups += _even_groups(stacked, at_once)
     return sorted(groups, key=lambda group: (-_work(group), order[group[0].run_id]))

@@ -147,7 +147,7 @@ def _changed_lines(plan: Plan) -> Iterator[str]:
 
 def _grid_lines(plan: Plan) -> list[str]:
     study, seeds, num_cells = plan.study, plan.study.seed_list(), len(by_cell(plan.wanted))
-    proposed = sum(len(each.rates) for each in plan.state.proposed.values())
+    proposed = sum(len(cell.rates) for cell in plan.state.proposed.values())
     unknown = "proposed so far; the others are counted, and not known yet"
     if study.search is not None:
         lines = [
@@ -174,7 +174,7 @@ def _grid_lines(plan: Plan) -> list[str]:
         more = f"{counted(study.refine, 'learning rate')} more a cell, after its grid"
         lines.append(f"refine     {more}; {proposed} of {study.refine * num_cells} {unknown}")
     if study.winners is not None:
-        chosen = sum(len(each.winners or ()) for each in plan.state.proposed.values())
+        chosen = sum(len(cell.winners or ()) for cell in plan.state.proposed.values())
         what = f"{counted(study.winners, 'learning rate')} a cell with all seeds, the best by the first one"
         so_far = f"{chosen} of {study.winners * num_cells} chosen so far"
         lines.append(f"winners    {what}; {so_far}; {counted(len(plan.wanted), 'run')} in all")
@@ -223,12 +223,12 @@ def _cells_json(plan: Plan) -> list[dict[str, Any]]:
 
 def _cell_lines(plan: Plan) -> list[str]:
     cells = _cells_json(plan)
-    trained = ["-" if each["parameters"] is None else f"{each['parameters']:,}" for each in cells]
-    rows = [
-        (each | {"parameters": text}).values() for each, text in zip(cells, trained, strict=True)
-    ]
-    shown = [tuple(map(str, row)) for row in rows]
-    return fitted([tuple(cells[0]), *shown], 3, right=range(3, 8))
+    rows = [tuple(cells[0])]
+    for cell in cells:
+        number = cell["parameters"]
+        cell["parameters"] = "-" if number is None else f"{number:,}"
+        rows.append(tuple(map(str, cell.values())))
+    return fitted(rows, 3, right=range(3, 8))
 
 
 def _weights_lines(backbones: Mapping[str, Backbone]) -> list[str]:

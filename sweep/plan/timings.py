@@ -7,10 +7,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
+from heapq import nlargest
 from pathlib import Path
 
 from lr_sweep.analysis.record.read import MAX_JSON, read_run_rows
-from lr_sweep.common.files import Fields, ReadFields, is_changed, read_plain, sealed, write_json
+from lr_sweep.common.files import Fields, ReadFields, read_plain, write_json
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.search.state import Reconciled
 from lr_sweep.sweep.study.runs import Cell, WantedRun
@@ -19,7 +20,7 @@ from lr_sweep.trainables.run import AnyRun, engine_of
 from .placement import Placement
 
 MAX_RUNS = 300
-"""Recorded runs that are read, the study's own and the latest first; more would make `plan` slow."""
+"""Recorded runs that are read, the latest ones; more would make `plan` slow."""
 UNTIMED_FIELDS = (
     "learning_rate",
     "seed",
@@ -46,7 +47,8 @@ def find_timings(
         return {}
     wanted = timing_keys(reconciled.to_train, placement)
     step_s: dict[str, list[float]] = defaultdict(list)
-    for row in read_run_rows(results.root, _latest(reconciled, results), COLUMNS):
+    latest = nlargest(MAX_RUNS, results.runs.glob("[!.]*.parquet"), key=_written_at)
+    for row in read_run_rows(results.root, [path.stem for path in latest], COLUMNS):
         if row["status"] == "complete" and row["wall_s"]:
             content = json.loads(row["content"])
             # Rows of earlier versions name no engine.
@@ -79,8 +81,6 @@ def read_measured(results: Results) -> dict[str, Fields]:
         return {}
     try:
         content = json.loads(read_plain(results.timings, MAX_JSON))
-        if is_changed(content):
-            raise ValueError("it was changed after it was written")
         return {
             key: {**row, "step_s": float(row["step_s"])} for key, row in content["timings"].items()
         }
@@ -95,18 +95,8 @@ def keep_measured(results: Results, key: str, step_s: float, device: str) -> Non
     known: dict[str, Fields] = {}
     with suppress(ValueError):
         known = read_measured(results)
-    write_json(
-        results.timings, sealed({"timings": {**known, key: {"step_s": step_s, "device": device}}})
-    )
-
-
-def _latest(reconciled: Reconciled, results: Results) -> list[str]:
-    own = {run.run_id for run in reconciled.wanted}
-    written = [
-        (path.stem in own, _written_at(path), path.stem)
-        for path in results.runs.glob("[!.]*.parquet")
-    ]
-    return [run_id for *_, run_id in sorted(written, reverse=True)[:MAX_RUNS]]
+    timings = {**known, key: {"step_s": step_s, "device": device}}
+    write_json(results.timings, {"timings": timings})
 
 
 def _written_at(path: Path) -> float:

@@ -152,21 +152,17 @@ def replaced_by(study: Study, wanted: Sequence[WantedRun], results: Results) -> 
         if row["run_id"] not in now and _cell(row) not in unknown
     ]
     named = {_labels(run.row()): run for run in wanted} if rows else {}
-    others = {row["run_id"]: named[_labels(row)] for row in rows if _labels(row) in named}
-    cells = frozenset(run.cell for run in others.values())
+    successors = {row["run_id"]: named[_labels(row)] for row in rows if _labels(row) in named}
+    cells = frozenset(run.cell for run in successors.values())
     ends = read_ends(results, [row["run_id"] for row in rows], ("content",))
     if not ends:
         return Replaced(None, cells)
-    run_id = next((each for each in ends if each in others), None)
-    reason = (
-        ""
-        if run_id is None
-        else f": the study has another {_difference(ends[run_id], others[run_id])}"
-    )
     number = "1 recorded run is" if len(ends) == 1 else f"{len(ends)} recorded runs are"
-    return Replaced(
-        f"{number} no longer wanted and left out of the report, but kept until `gc`{reason}", cells
-    )
+    line = f"{number} no longer wanted and left out of the report, but kept until `gc`"
+    if replaced := [run_id for run_id in ends if run_id in successors]:
+        difference = _difference(ends[replaced[0]], successors[replaced[0]])
+        line = f"{line}: the study has another {difference}"
+    return Replaced(line, cells)
 
 
 def _wanted_before(study: Study, results: Results) -> Sequence[Row]:

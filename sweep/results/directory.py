@@ -106,39 +106,32 @@ class Results(Paths):
     @contextmanager
     def writing(self, study: str) -> Iterator[None]:
         """Hold the writers' lock, or raise UserError; the system releases the lock of a process that died."""
-        lock = FileLock(self.writer_lock)
         try:
-            lock.acquire(timeout=LOCK_PATIENCE_S)
+            locked = FileLock(self.writer_lock).acquire(timeout=LOCK_PATIENCE_S)
         except Timeout as error:
             raise UserError(
                 f"{self.root} is being written to by {described(read_state(self.holder))}. Wait for it, stop it, or "
                 f"use another directory with --results; `status` shows how far it is."
             ) from error
-        try:
-            with held(self.root):
-                yield from self._held(study)
-        finally:
-            lock.release()
-
-    def _held(self, study: str) -> Iterator[None]:
-        if self.holder.exists():  # its process was killed
-            remove_dead_partials(*self.written_folders())
-        holder = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "study": study,
-            "since": time.time(),
-        }
-        try:
-            write_json(self.holder, holder)
-            self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
-            remove_tree(self.stop_requests)
-            yield
-        finally:
-            with suppress(OSError):  # another directory is in its place
-                check_held(self.root)
+        with locked, held(self.root):
+            if self.holder.exists():  # its process was killed
+                remove_dead_partials(*self.written_folders())
+            holder = {
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "study": study,
+                "since": time.time(),
+            }
+            try:
+                write_json(self.holder, holder)
+                self.pretraining_progress.unlink(missing_ok=True)  # of a process that died
                 remove_tree(self.stop_requests)
-                self.holder.unlink(missing_ok=True)
+                yield
+            finally:
+                with suppress(OSError):  # another directory is in its place
+                    check_held(self.root)
+                    remove_tree(self.stop_requests)
+                    self.holder.unlink(missing_ok=True)
 
     def request_stop(self, what: str) -> None:
         """Leave a file for workers which ends a run, by its id; `sweep`: for the live page, which says so."""

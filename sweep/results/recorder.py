@@ -267,6 +267,6 @@ def _lines(event: Report) -> list[str]:
 def _evaluated(evaluation: Evaluation) -> str:
     names = ("train_loss", "train", "validation", "test")
     numbers = {name.replace("_", " "): getattr(evaluation, name) for name in names}
-    numbers |= {each["name"]: each["value"] for each in evaluation.logged or ()}
+    numbers |= {logged["name"]: logged["value"] for logged in evaluation.logged or ()}
     shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value == value)
     return f"step {evaluation.step}: {shown}"

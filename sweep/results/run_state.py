@@ -192,10 +192,11 @@ def started_ids(results: Results) -> set[str]:
     ids: set[str] = set()
     for folder in (results.curves, results.all_checkpoints):
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
-            names = [
-                each.name for each in entries if each.name.endswith(".parquet") or each.is_dir()
-            ]
-            ids |= {name.removesuffix(".parquet") for name in names if name[0] != "."}
+            ids |= {
+                entry.name.removesuffix(".parquet")
+                for entry in entries
+                if entry.name[0] != "." and (entry.name.endswith(".parquet") or entry.is_dir())
+            }
     return ids
 
 
@@ -292,15 +293,18 @@ def known_runs(
     for study, rows in wanted.items():
         for row in rows:
             asked.setdefault(row["run_id"], {})[study] = row
-    others = sorted(
+    unwanted = sorted(
         ends.keys() - asked.keys(), key=lambda run_id: [ends[run_id][name] for name in LABELS]
     )
     unlabelled = sorted(started - asked.keys() - ends.keys())
     return [
         RecordedRun(
-            run_id=each, row=ends.get(each), wanted=asked.get(each, {}), started=each in started
+            run_id=known_id,
+            row=ends.get(known_id),
+            wanted=asked.get(known_id, {}),
+            started=known_id in started,
         )
-        for each in [*asked, *others, *unlabelled]
+        for known_id in [*asked, *unwanted, *unlabelled]
     ]
 
 

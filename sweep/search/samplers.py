@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 import optuna
@@ -35,14 +35,14 @@ def next_points(
     `maximise`: whether higher values are better; `seed`: of the sampler, 0 in every study.
     """
     # Samplers that read values begin with some points that depend on none.
-    num_first = (
-        min(number, max(0, NUM_FIRST - len(tried))) if search.sampler in ADAPTIVE else number
-    )
+    num_first = number
+    if search.sampler in ADAPTIVE:
+        num_first = min(number, max(0, NUM_FIRST - len(tried)))
     rates = {point.learning_rate for point, _ in tried}
     points: list[Point] = []
 
     def add(point: Point) -> None:
-        taken = rates | {each.learning_rate for each in points}
+        taken = rates | {new.learning_rate for new in points}
         points.append(point._replace(learning_rate=search.untried(point.learning_rate, taken)))
 
     for index in range(len(tried), len(tried) + num_first):
@@ -60,9 +60,8 @@ def _unguided(search: Search, index: int, seed: int) -> Point:
     if search.sampler == "random":
         return search.point_at(np.random.default_rng([seed, index]).random(dimensions).tolist())
     sequence = qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(seed))
-    return search.point_at(
-        sequence.random_base2(7)[index].tolist()
-    )  # a search has at most 100 rates
+    positions = sequence.random_base2(7)  # a search has at most 100 rates
+    return search.point_at(positions[index].tolist())
 
 
 def _guided(
@@ -81,10 +80,8 @@ def _guided(
         direction="maximize" if maximise else "minimize",
     )
     axes = distributions(search)
-    for trial in _trials(
-        [(parameters(point), each) for point, each in tried], axes, maximise=maximise
-    ):
-        study.add_trial(trial)
+    earlier = [(parameters(point), observation) for point, observation in tried]
+    study.add_trials(_trials(earlier, axes, maximise=maximise))
     for point in pending:
         study.enqueue_trial(parameters(point))
     asked = [study.ask(axes) for _ in range(len(pending) + number)]
@@ -141,29 +138,19 @@ def _trials(
     process. A rate whose runs were lost says nothing, and is left out, as is one outside the axes, which may have been
     others in earlier rounds.
     """
-    inside = [(params, each) for params, each in tried if _is_inside(params, axes)]
-    values = [each.value for _, each in inside if each.value is not None]
+    trials: list[tuple[FrozenTrial, Observation]] = []
+    for params, observation in tried:
+        with suppress(ValueError):  # it is outside the axes
+            trial = create_trial(
+                state=TrialState.COMPLETE,
+                params=dict(params),
+                distributions=dict(axes),
+                value=0.0,
+            )
+            trials.append((trial, observation))
+
+    values = [observation.value for _, observation in trials if observation.value is not None]
     worst = (min(values) if maximise else max(values)) if values else 0.0
-    return [
-        create_trial(
-            state=TrialState.COMPLETE,
-            params=dict(params),
-            distributions=dict(axes),
-            value=worst if each.value is None else each.value,
-        )
-        for params, each in inside
-        if each.outcome != "lost"
-    ]
-
-
-def _is_inside(params: ReadFields, axes: Mapping[str, BaseDistribution]) -> bool:
-    return params.keys() == axes.keys() and all(
-        _contains(axis, params[name]) for name, axis in axes.items()
-    )
-
-
-def _contains(axis: BaseDistribution, value: Any) -> bool:
-    if isinstance(axis, FloatDistribution):
-        return isinstance(value, int | float) and axis.low <= value <= axis.high
-    assert isinstance(axis, CategoricalDistribution), "what `distributions` returns"
-    return value in axis.choices
+    for trial, observation in trials:
+        trial.value = worst if observation.value is None else observation.value
+    return [trial for trial, observation in trials if observation.outcome != "lost"]

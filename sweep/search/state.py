@@ -82,16 +82,15 @@ def read_stored(results: Results, study: Study) -> Stored:
 
     Raises RecordError if the file is damaged.
     """
-    number, kind = num_proposals(study), "" if study.search else REFINE
-    stored = _stored(results, study.study) if number or study.winners or study.fresh else {}
-
-    def of(wanted: str) -> dict[Cell, list[Proposal]]:
-        return {cell: of_cell for (cell, kind), of_cell in stored.items() if kind == wanted}
-
+    number = num_proposals(study)
+    if not (number or study.winners or study.fresh):
+        return Stored(rates={}, winners={}, fresh={})
+    stored = _stored(results, study.study)
+    rates = stored.get("" if study.search else REFINE, {})
     return Stored(
-        rates={cell: of_cell[:number] for cell, of_cell in of(kind).items()} if number else {},
-        winners=of(WINNER) if study.winners else {},
-        fresh=of(FRESH) if study.fresh else {},
+        rates={cell: proposals[:number] for cell, proposals in rates.items()} if number else {},
+        winners=stored.get(WINNER, {}) if study.winners else {},
+        fresh=stored.get(FRESH, {}) if study.fresh else {},
     )
 
 
@@ -126,17 +125,17 @@ def _proposed_in(cell: Cell, study: Study, stored: Stored) -> Proposed:
     )
 
 
-def _key(proposal: Proposal) -> tuple[Cell, str]:
-    return proposal.cell, proposal.sampler if proposal.sampler in (REFINE, WINNER, FRESH) else ""
-
-
-def _stored(results: Results, study: str) -> dict[tuple[Cell, str], list[Proposal]]:
-    """Return all proposals by cell and kind: `REFINE`, `WINNER`, `FRESH`, or empty for those of a search."""
-    stored: dict[tuple[Cell, str], list[Proposal]] = {}
+def _stored(results: Results, study: str) -> dict[str, dict[Cell, list[Proposal]]]:
+    """Return all proposals by kind and cell; `REFINE`, `WINNER`, `FRESH`, or empty for those of a search."""
+    stored: dict[str, dict[Cell, list[Proposal]]] = {}
     for row in read_rows(results.proposals(study), PROPOSALS) or []:
-        proposal = Proposal(**row)
-        stored.setdefault(_key(proposal), []).append(proposal)
+        _add(Proposal(**row), stored)
     return stored
+
+
+def _add(proposal: Proposal, stored: dict[str, dict[Cell, list[Proposal]]]) -> None:
+    kind = proposal.sampler if proposal.sampler in (REFINE, WINNER, FRESH) else ""
+    stored.setdefault(kind, {}).setdefault(proposal.cell, []).append(proposal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,10 +235,13 @@ class StudyState:
         """Store proposals, all or none of them, beside the earlier ones, which stay; return the state with them."""
         stored = _stored(self.results, self.study.study)
         for proposal in new:
-            of_cell = stored.setdefault(_key(proposal), [])
-            assert proposal.number == len(of_cell), "a cell's proposals are numbered in their order"
-            of_cell.append(proposal)
-        rows = [asdict(proposal) for key in sorted(stored) for proposal in stored[key]]
+            _add(proposal, stored)
+        rows = [
+            asdict(proposal)
+            for cells in stored.values()
+            for cell in sorted(cells)
+            for proposal in cells[cell]
+        ]
         write_parquet(self.results.proposals(self.study.study), rows, PROPOSALS)
         return self.again(retry_failed=self.retry_failed)
 

@@ -39,7 +39,6 @@ class EarlyStopping:
         """Validation values by step, of each run; higher is better."""
         self._judgements = read_judgements(results.root, study.study) if self._has_rule else []
         self._changed: set[Cell] = set()
-        self._ended: set[str] = set()
         self.add(wanted)
 
     def add(self, wanted: Iterable[WantedRun]) -> None:
@@ -62,8 +61,6 @@ class EarlyStopping:
         """Take in what a worker reports of a run."""
         if (run := self._runs.get(event.run_id)) is None:
             return
-        if isinstance(event, Finished):
-            self._ended.add(event.run_id)
         for evaluation in evaluations(event):
             self._curves[event.run_id][evaluation.step] = run.metric.sign * evaluation.validation
             self._changed.add(run.cell)
@@ -80,10 +77,10 @@ class EarlyStopping:
         self.request()
 
     def request(self) -> None:
-        """Ask workers to end runs of stopped learning rates; one that waits ends when it starts."""
+        """Ask workers to end runs of stopped learning rates; one that waits ends when it starts, an ended one stays."""
         stopped = self._stopped()
         for run_id, run in self._runs.items():
-            if _key(run) in stopped and run_id not in self._ended:
+            if _key(run) in stopped:
                 self._results.request_stop(run_id)
 
     def explained(self, event: Event) -> Event:

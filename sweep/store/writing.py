@@ -57,11 +57,11 @@ class StoreLock:
 
     def acquire(self) -> None:
         """Take the lock; raises UserError if another process has it, or the server ignores conditions of a write."""
-        found = self._store.find(LOCK)
-        holder = found.facts() if found else {}
-        if found and holder and holder.get("copy") != self._copy and found.age_s < self._stale_s:
+        lock = self._store.find(LOCK)
+        holder = lock.facts() if lock else {}
+        if lock and holder and holder.get("copy") != self._copy and lock.age_s < self._stale_s:
             raise self._held()
-        self._version = found.version if found else None
+        self._version = lock.version if lock else None
         if not self._put():
             raise self._held()
         if self._store.write_if(None, LOCK, b"{}") is not None:
@@ -94,21 +94,19 @@ class StoreLock:
             b"{}" if released else json.dumps(self._facts | {"renewal": uuid.uuid4().hex}).encode()
         )
         while (version := self._store.write_if(self._version, LOCK, content)) is None:
-            found = self._store.find(LOCK)
-            if (
-                found is not None and found.content == content
-            ):  # it arrived, and the answer was lost
-                version = found.version
+            lock = self._store.find(LOCK)
+            if lock is not None and lock.content == content:  # it arrived, its answer was lost
+                version = lock.version
                 break
-            if found is None or found.facts().get("lock") != self._facts["lock"]:
+            if lock is None or lock.facts().get("lock") != self._facts["lock"]:
                 return False
-            self._version = found.version  # an earlier renewal arrived, and its answer was lost
+            self._version = lock.version  # an earlier renewal arrived, and its answer was lost
         self._version, self._renewed_at = version, began
         return True
 
     def _holder(self) -> str:
-        found = self._store.find(LOCK)
-        return described(found.facts() if found else {})
+        lock = self._store.find(LOCK)
+        return described(lock.facts() if lock else {})
 
     def _held(self) -> UserError:
         return UserError(
@@ -119,8 +117,8 @@ class StoreLock:
 
 def current_writer(store: ObjectStore, *, stale_s: float = STALE_S) -> dict[str, Any]:
     """Return what is known of the process that holds the lock; empty if none does, or it no longer renews."""
-    found = store.find(LOCK)
-    return found.facts() if found is not None and found.age_s < stale_s else {}
+    lock = store.find(LOCK)
+    return lock.facts() if lock is not None and lock.age_s < stale_s else {}
 
 
 class PushThread:
@@ -240,11 +238,11 @@ class PushThread:
         return dict(_walk(str(self._copy / folder), folder))
 
     def _contents(self, names: list[str]) -> dict[str, bytes]:
-        found = {}
+        contents = {}
         for name in names:
             with suppress(FileNotFoundError):  # removed since
-                found[name] = (self._copy / name).read_bytes()
-        return found
+                contents[name] = (self._copy / name).read_bytes()
+        return contents
 
     def _changed(self, here: Files) -> list[str]:
         return [name for name, stamp in here.items() if self._pushed.get(name) != stamp]
@@ -279,5 +277,5 @@ def _walk(folder: str, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
                 yield f"{name}/{entry.name}", _stamp(entry.stat())
 
 
-def _stamp(found: os.stat_result) -> tuple[int, int]:
-    return found.st_size, found.st_mtime_ns
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +31,6 @@ from .trials import (
     Reported,
     StorageFailed,
     TrialEvent,
-    TrialFailed,
     TrialInterrupted,
     TrialStarted,
     cohort_of,
@@ -151,7 +150,7 @@ class Driver:
             with closing(events):
                 for event in events:
                     # A process that the same signal has ended has not failed.
-                    is_broken = isinstance(event, TrialFailed | TrialInterrupted)
+                    is_broken = isinstance(event, TrialInterrupted)
                     if event is not None and not (stop.is_set() and is_broken):
                         self._on_event(event)
                     if stop.is_set():
@@ -189,22 +188,19 @@ class Driver:
             leave.set()
             self._setbacks += 1
             self._display.note(f"{change}; runs resume from their checkpoints")
-        self._print([*self._results.news(), *self._work.take_news(), *share.news()])
+        for note in [*self._results.news(), *self._work.take_news(), *share.news()]:
+            self._display.note(note)
         if time.monotonic() >= self._status_due:
             more = {"training": self._progress.training(), "updated_at": time.time()}
             write_json(self._status, asdict(self._progress.summary()) | more)
             self._status_due = time.monotonic() + STATUS_EVERY_S
-
-    def _print(self, notes: Iterable[str]) -> None:
-        for note in notes:
-            self._display.note(note)
 
     def _on_event(self, event: TrialEvent) -> None:
         match event:
             case TrialStarted():
                 cell = self._progress.cell_of(event.run_ids[0])
                 self._failures.trial_started(event.run_ids, cell, event.node)
-            case TrialFailed() | TrialInterrupted():
+            case TrialInterrupted():
                 self._on_broken_trial(event)
             case Reported():
                 self._work.stopping.judge()
@@ -219,7 +215,7 @@ class Driver:
             case _:
                 self._live.event(event)
 
-    def _on_broken_trial(self, trial: TrialFailed | TrialInterrupted) -> None:
+    def _on_broken_trial(self, trial: TrialInterrupted) -> None:
         """Note that a trial starts again, in this pass or the next, or that its runs have failed."""
         self._setbacks += 1
         self._failures.trial_stopped(trial.run_ids)
@@ -239,11 +235,7 @@ class Driver:
             self._live.failed(runs, trial.reason)
         self._progress.failed_attempts += 1
         if message := self._failures.reason_to_end(runs, trial.reason, trial.node):
-            self._give_up(message)
-
-    def _give_up(self, message: str) -> None:
-        """End the sweep: each run that was tried has failed."""
-        for tried_runs, reason in self._failures.early:
-            left = self._progress.left(run.run_id for run in tried_runs)
-            self._live.failed(left, reason)
-        raise UserError(message)
+            for tried_runs, reason in self._failures.early:
+                left = self._progress.left(run.run_id for run in tried_runs)
+                self._live.failed(left, reason)
+            raise UserError(message)

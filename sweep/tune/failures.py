@@ -74,7 +74,7 @@ class Failures:
         return min(len(group), self._at_once.get(group[0].cell, len(group)))
 
     def consequence(
-        self, runs: Sequence[WantedRun], trial: TrialFailed | TrialInterrupted, num_training: int
+        self, runs: Sequence[WantedRun], trial: TrialInterrupted, num_training: int
     ) -> tuple[str, bool]:
         """Return what follows from a failed attempt: a text for the logs, and whether the runs have failed.
 

@@ -113,11 +113,6 @@ def alive_nodes() -> list[ReadFields]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def _autoscaler(cluster_file: Path) -> ReadFields:
-    path = cluster_file.expanduser()
-    return dict(load_yaml(path)) if path.is_file() else {}
-
-
 def node_text(node_id: str) -> str:
     """Return a node's address, and the start of its id."""
     import ray
@@ -146,23 +141,22 @@ def nodes_to_come(there: Nodes, cluster_file: Path) -> list[dict[str, float]]:
     first that has its CPUs and GPUs and is not full. `cluster_file` has the settings of Ray's autoscaler; it is missing
     where there is none.
     """
-    if not (settings := _autoscaler(cluster_file)):
+    path = cluster_file.expanduser()
+    if not path.is_file():
         return []
+    settings = load_yaml(path)
     coming: list[list[dict[str, float]]] = []
     up = Counter((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in there)
     for node_type in settings["available_node_types"].values():
         resources = {name: float(number) for name, number in node_type["resources"].items()}
         if not resources:
             continue  # machines of the user's own: Ray knows when they are up
-        size, most = (
-            (resources.get("CPU", 0.0), resources.get("GPU", 0.0)),
-            node_type.get("max_workers", 0),
-        )
+        size = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
+        most = node_type.get("max_workers", 0)
         coming.append([resources] * (most - min(most, up[size])))
         up[size] -= min(most, up[size])
-    num_free = max(
-        0, settings["max_workers"] - (len(there) - 1)
-    )  # of all types together, which take turns here
+    # The limit is of all types together, which take turns here.
+    num_free = max(0, settings["max_workers"] - (len(there) - 1))
     return [node for turn in zip_longest(*coming) for node in turn if node is not None][:num_free]
 
 

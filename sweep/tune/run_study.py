@@ -11,7 +11,6 @@ import torch
 
 from lr_sweep.analysis.study_report import Report, write_report
 from lr_sweep.common.errors import UserError
-from lr_sweep.common.files import remove_tree
 from lr_sweep.common.text import Say, counted
 from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.mirror.mirror import Mirror, MirrorThread
@@ -73,7 +72,6 @@ def run_study(study: Study, options: Options, say: Say) -> Outcome:
         say(line)
     results.prepare()
     with storage_problems(results.root), results.writing(study.study):
-        remove_tree(results.tune)  # of an earlier version, and a process that died
         work = _prepare(study, options, say)
         before, stopped = work.state.reconciled, False
         mirror = MirrorThread(
@@ -84,7 +82,6 @@ def run_study(study: Study, options: Options, say: Say) -> Outcome:
         ended: dict[str, str] = {}
         if before.to_train:
             check_disk(before.to_train, results)
-            mirror.open()
             log_file = results.logs / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
             say(f"training {len(before.to_train)} runs; Ray's log: {log_file}")
             ended, stopped = train(work, mirror, log_file)

@@ -43,7 +43,7 @@ def cohort_of(
     engine = engine_of(first.run, placement.resources.engine)
     return Cohort(
         name=trial_name(group),
-        runs=tuple(each.run for each in group),
+        runs=tuple(wanted.run for wanted in group),
         num_steps=first.num_steps,
         runs_at_once=runs_at_once or len(group),
         size_given=placement.resources.runs_per_trial is not None,
@@ -85,16 +85,6 @@ class TrialStarted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialFailed:
-    """A trial ran out of memory, or failed and has no retries left."""
-
-    run_ids: Sequence[str]
-    reason: str
-    node: str | None = None
-    """Ray's id of the node where it failed; None: not known, or this machine alone."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrialInterrupted:
     """A trial crashed or lost its machine. Its runs resume, in a retry or in the next pass."""
 
@@ -102,6 +92,12 @@ class TrialInterrupted:
     reason: str | None = None
     """Why it crashed; None: it lost its machine."""
     node: str | None = None
+    """Ray's id of the node where it crashed; None: not known, or this machine alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFailed(TrialInterrupted):
+    """A trial ran out of memory, or failed and has no retries left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,4 +112,4 @@ class Reported:
     """A trial has reported evaluations, of all of its runs that had one: what follows is of a later moment."""
 
 
-TrialEvent = Report | Reported | TrialStarted | TrialFailed | TrialInterrupted | StorageFailed
+TrialEvent = Report | Reported | TrialStarted | TrialInterrupted | StorageFailed

@@ -40,9 +40,6 @@ class NoMirror(MirrorThread):
     def __init__(self, mirror: object, on_problem: Callable[[str], None]) -> None:
         NoMirror.notified = []
 
-    def open(self) -> None:
-        pass
-
     def changed(self, *run_ids: str) -> None:
         NoMirror.notified += run_ids
 

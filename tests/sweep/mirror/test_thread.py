@@ -52,15 +52,6 @@ def test_thread_without_notices_touches_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_study_is_in_mlflow_before_its_runs(results: Path) -> None:
-    thread = MirrorThread(new_mirror(results), pytest.fail)
-    thread.open()
-    assert thread.close(30.0) == []
-    (study,) = find(tracking_uri(results), "sweep.kind", "study")
-    assert study.info.status == "RUNNING"
-    assert find(tracking_uri(results), "sweep.kind", "run") == []
-
-
 def test_a_store_that_never_answers_delays_the_end_by_its_patience_alone(tmp_path: Path) -> None:
     """Nothing was trained, so that the report is all that is put into MLflow."""
     forever = threading.Event()

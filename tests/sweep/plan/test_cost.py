@@ -123,7 +123,7 @@ def test_what_was_measured_counts_until_a_run_is_recorded(runs: list[WantedRun],
         keep_measured(results, keys[cell], step_s, "cpu (fast)")
     assert timings(runs, record) == {FROZEN: 0.1, UNFROZEN: 0.25}
     assert timings(runs, record, device="cuda") == {}
-    results.timings.write_text(results.timings.read_text().replace("0.25", "0.75"))
+    results.timings.write_text(results.timings.read_text()[:-3])
     assert timings(runs, record) == {FROZEN: 0.1}
     with pytest.raises(ValueError, match=r"timings\.json is ignored"):
         read_measured(results)

@@ -11,6 +11,7 @@ from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.plan.plan import Plan, plan_on
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.file import load_study
+from lr_sweep.tests.support.own_study import NOISY, write_function
 from lr_sweep.tests.support.records import SyntheticRecord
 from lr_sweep.tests.support.tiny_study import runs_of, write_study
 
@@ -67,6 +68,11 @@ def test_plan_of_a_new_study(tmp_path: Path) -> None:
     assert lines[-1].startswith("cost       unknown: no cell is timed yet; ")
     assert not any("run ids depend on the weights" in line for line in lines)
     assert not (tmp_path / "results").exists()  # a plan makes nothing
+
+
+def test_the_processes_of_a_run_are_part_of_what_a_trial_holds(tmp_path: Path) -> None:
+    lines = plan(write_function(tmp_path, NOISY, resources="{processes_per_run: 2}"), tmp_path / "results")
+    assert "resources  2 CPU and 0 GPU a trial, of 2 processes that train a run together" in lines
 
 
 def test_plan_leaves_out_what_is_done(tmp_path: Path) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
 from lr_sweep.sweep.mirror.client import tracking_uri
 from lr_sweep.sweep.results.directory import Results
 from lr_sweep.sweep.study.runs import WantedRun
-from lr_sweep.tests.support.background import Background
 from lr_sweep.tests.support.mirrored_record import points
-from lr_sweep.tests.support.own_study import NOISY, write_function, write_own_study
+from lr_sweep.tests.support.own_study import write_function, write_own_study
 from lr_sweep.tests.support.tiny_study import (
     as_text,
     cohort_here,
@@ -30,8 +26,6 @@ from lr_sweep.tests.support.tiny_study import (
     train,
     trained_here,
 )
-from lr_sweep.tests.support.waiting import wait_until
-from lr_sweep.trainables.checkpoint import checkpoints
 from lr_sweep.trainables.worker.session import Session
 
 
@@ -168,36 +162,3 @@ def test_a_run_for_which_earlier_ones_left_no_memory_is_tried_again_in_a_new_wor
     output = swept("run", study, "--results", results, "--cpus", "1", timeout_s=600)
     assert "failed; it is tried again: MemoryError" in output
     assert {row["status"] for row in rows(results).values()} == {"complete"}
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
-def test_a_run_in_two_processes_loses_a_rank_the_trial_and_the_driver(tmp_path: Path) -> None:
-    changes = {"protocol": "{evaluate_every: 50}", "num_steps": "2500", "resources": "{processes_per_run: 2}"}
-    study = write_function(tmp_path, NOISY, metric="{name: loss, higher_is_better: false}", **changes)
-    results = tmp_path / "results"
-    planned = succeeds("plan", study, "--results", results, "--cpus", "2")
-    assert "resources  2 CPU and 0 GPU a trial, of 2 processes that train a run together\n" in planned
-    (wanted,) = runs_of(study, results)
-    folder = Results(results).checkpoints(wanted.run_id)
-    seen = list[int]()
-    with Background(tmp_path / "log", study, "--results", results, "--cpus", "2") as run:
-        for what in ("rank", "trial", "driver"):
-            ranks = wait_until(partial(ranks_that_trained, run.process, folder, max(seen, default=0)), "a checkpoint")
-            seen.append(int(checkpoints(folder)[0].name.split("-")[1]))
-            {"rank": ranks[1], "trial": ranks[0].parents()[2], "driver": psutil.Process(run.process.pid)}[what].kill()
-            wait_until(lambda gone=ranks: not any(each.is_running() for each in gone), "the end of all ranks")
-    assert 0 < seen[0] < seen[1] < seen[2] < 2500
-    swept("run", study, "--results", results, "--cpus", "2")
-    assert as_text(curves(results)) == as_text(trained_here(study, tmp_path / "here"))
-
-
-def ranks_that_trained(driver: subprocess.Popen[bytes], folder: Path, step: int) -> list[psutil.Process]:
-    """The two ranks below a driver whose run has saved a later step, else none."""
-    assert driver.poll() is None
-    saved = checkpoints(folder)
-    if not saved or int(saved[0].name.split("-")[1]) <= step:
-        return []
-    below = psutil.Process(driver.pid).children(recursive=True)
-    ranks = [each for each in below if "own.function import" in " ".join(each.cmdline()[:4])]  # no supervisor
-    return ranks if len(ranks) == 2 else []
