@@ -66,11 +66,11 @@ def code_of_tasks(study: Study, examples: Mapping[str, str]) -> dict[str, dict[s
     sizes = [model.size for model in study.bodies.values()]
     modules = {ENGINES[engine_for(size, study.resources.engine)] for size in sizes}
     modules |= {FAMILIES[size.family] for size in sizes}  # imported by name
-    return {
-        task: code_of(task, modules)
-        | {name: version for name, version in examples.items() if name == _examples_of(task)}
-        for task in study.tasks
-    }
+    codes = {task: code_of(task, modules) for task in study.tasks}
+    for task, code in codes.items():
+        if (name := _examples_of(task)) in examples:
+            code[name] = examples[name]
+    return codes
 
 
 def own_examples(study: Study, data_dir: Path) -> dict[str, str]:

@@ -60,10 +60,8 @@ class _Run:
     """Seconds of its trial that a step takes, evaluations included; the runs of a trial share its time."""
 
     def pace_by(self, paces: Paces) -> float:
-        """Return its own pace while it runs, else that of its cell, else the mean of all."""
-        if self.status == "running" and self.pace is not None:
-            return self.pace
-        return paces.get(self.wanted.cell) or paces[None]
+        """Return its own pace, else that of its cell, else the mean of all."""
+        return self.pace or paces.get(self.wanted.cell) or paces[None]
 
     def seconds_left(self, paces: Paces) -> float:
         """Return how long the rest of the run takes."""
