@@ -19,7 +19,7 @@ from lr_sweep.sweep.study.backbones import Backbone, find_backbones, is_unknown,
 from lr_sweep.sweep.study.only import ALL_RUNS, Only
 from lr_sweep.sweep.study.runs import Cell, by_cell, fresh_allowed, grids_of
 from lr_sweep.sweep.study.study import Study
-from lr_sweep.trainables.run import Run, engine_for
+from lr_sweep.trainables.run import engine_for, engine_of
 
 from .cost import Cost, cost_text, disk_bytes, estimate_cost
 from .placement import Placement, check_device, described, fits, idle_gpu
@@ -251,24 +251,16 @@ def _engine_lines(plan: Plan) -> list[str]:
         lines = [f"{files.trainable} of {', '.join(files.code) or 'no file'}"]
         lines += ["without {checkpoint}, so interrupted runs are trained anew"] if anew else []
         return _fact("command" if files.command else "function", lines)
-    wanted = plan.study.resources.engine
-    plain = [
-        name
-        for name, model in plan.study.bodies.items()
-        if engine_for(model.size, wanted) != wanted
-    ]
-    reasons = [f"plain for {', '.join(plain)}: only GPT-2 has a stacked version"] if plain else []
-    muon = dict.fromkeys(
-        run.variant
+    wanted, bodies = plan.study.resources.engine, plan.study.bodies
+    plain = dict.fromkeys(
+        run.variant if engine_for(bodies[run.model].size, wanted) == wanted else run.model
         for run in plan.wanted
-        if isinstance(run.run, Run) and run.run.protocol.optimizer == "muon"
+        if engine_of(run.run, wanted) != wanted
     )
-    reasons += (
-        [f"plain for {', '.join(muon)}: only the plain engine has Muon"]
-        if muon and wanted != "plain"
-        else []
-    )
-    return _fact("engine", reasons)
+    if not plain:
+        return []
+    why = "the stacked engine trains GPT-2, not with Muon, nor an output layer without dropout"
+    return _fact("engine", [f"plain for {', '.join(plain)}: {why}"])
 
 
 def _disk_line(plan: Plan, cost: Cost) -> str:

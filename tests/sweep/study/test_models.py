@@ -70,7 +70,7 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path, capsys: pytest.Captur
 def test_plan_names_what_the_plain_engine_trains(tmp_path: Path) -> None:
     models = {f"my-{name}": {"family": name, "size": vars(SIZES[name])} for name in ("vit", "gpt2", "lstm")}
     text = succeeds("plan", written(tmp_path, models), "--results", tmp_path / "results")
-    assert "\nengine     plain for my-vit, my-lstm: only GPT-2 has a stacked version\n" in text
+    assert "\nengine     plain for my-vit, my-lstm: the stacked engine trains GPT-2, not with Muon, nor" in text
     del models["my-vit"], models["my-lstm"]
     assert "engine" not in in_process("plan", written(tmp_path, models), "--results", tmp_path / "results")[1]
 
