@@ -157,8 +157,7 @@ class Mirror:
         wanted = {self.study: self._wanted[run_id]} if run_id in self._wanted else {}
         if (recorded := read_run(self.results, run_id)) is None:
             return None
-        facts = {"wanted": wanted, "metric": self._info.metric}
-        return MirroredRun(**vars(recorded) | facts)
+        return MirroredRun(**vars(recorded) | {"wanted": wanted, "metric": self._info.metric})
 
     @contextmanager
     def _session(self) -> Iterator[MlflowRun]:

@@ -124,8 +124,8 @@ def states_of(
 
     `ends` is what `read_ends` returned; `stopped` are the learning rates that the study's rule stopped.
     """
-    have_ended = all(row["run_id"] in ends for row in wanted)
-    started = set() if have_ended else started_ids(results)
+    are_left = any(row["run_id"] not in ends for row in wanted)
+    started = started_ids(results) if are_left else set()
     return {
         row["run_id"]: state_of(
             row["num_steps"],
