@@ -7,40 +7,29 @@ every other column is a measurement, or the same in all rows of one task, model,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from lr_sweep.analysis.judge import names
 from lr_sweep.common.text import counted
 
-from .fields import NOTHING, are_numbers
 from .listing import ListingError, listing_of
-from .meanings import (
-    JOIN,
-    ROWS,
-    Columns,
-    possible_columns,
-    turned,
-    with_given,
-)
-from .names import SPLITS, listed
+from .meanings import JOIN, ROWS, Columns, possible_columns, turned, with_given
+from .names import SPLITS, Column, are_numbers, listed, plain
 from .reading import MEANINGS, OPEN, Reading, options_text
+from .rows import Rows, rows_of
 from .table_file import TableFile
-from .text_rows import SETTING, beside, text_rows
 
 _NUMBERS = re.compile(r"\b[0-9a-f]{6,}\b|\d+")
 """Parts of the names of runs in which repeats may differ."""
-_SETTINGS = re.compile(r"=|\d\.\d|\de-\d|lr", re.IGNORECASE)
-"""Signs of settings in the name of a run."""
 MOST_POSSIBLE = 3
 """Columns that are named where all may have a meaning."""
 WIDE = "; columns of one seed, rate or variant each are joined, as in validation=A+B,seed=names"
 """Way to read several columns of the metric."""
 MOST_COUNTS = 10
 """Columns that are named in a doubt with the number of their values."""
-CELL_ROLES = ("task", "model", "variant", "tuned", "learning_rate")
+CELL = ("task", "model", "variant", "tuned", "learning_rate")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,22 +38,22 @@ class Contract:
 
     table: TableFile
     columns: Columns
-    rows: pd.DataFrame
-    """Its texts: `text_rows`."""
+    unused: Sequence[Column]
+    """The columns without a meaning."""
+    rows: Rows
     metric: str
-    higher_is_better: bool
-    rows_are_seeds: bool = False
-
-    def options(self) -> dict[str, str]:
-        """Return the meanings as `--columns` takes them."""
-        columns = {meaning: JOIN.join(named) for meaning, named in self.columns.items()}
-        return columns | ({"seed": ROWS} if self.rows_are_seeds else {})
+    higher_is_better: bool | None
+    """Direction of the metric; None: nothing says so."""
+    rows_are_seeds: bool
 
     @property
-    def unused(self) -> list[str]:
-        """The columns without a meaning."""
-        taken = {name for columns in self.columns.values() for name in columns}
-        return [name for name in map(str, self.table.frame) if name not in taken]
+    def options(self) -> dict[str, str]:
+        """The meanings as `--columns` takes them."""
+        names = {
+            meaning: JOIN.join(column.name for column in columns)
+            for meaning, columns in self.columns.items()
+        }
+        return names | ({"seed": ROWS} if self.rows_are_seeds else {})
 
 
 @dataclass(frozen=True)
@@ -78,198 +67,167 @@ class Doubt:
 
 def contract_of(table: TableFile, reading: Reading) -> Contract:
     """Find what each column means; raises UserError for names that are not there, and ListingError for doubts."""
-    table, given = with_given(*turned(table, reading.columns))
-    rows_are_seeds = given.get("seed") == [ROWS] and ROWS not in table.frame
-    if rows_are_seeds:
-        given["seed"] = []
-    possible = possible_columns(table, given)
-    columns = given | {meaning: named for meaning, named in possible.items() if len(named) == 1}
-    columns = {meaning: columns[meaning] for meaning in MEANINGS if columns.get(meaning)}
-    metric, higher = _metric(table, columns, reading)
-    doubts = [*_several(possible), *_missing(columns, possible, given, higher)]
-    doubts += [] if rows_are_seeds else _means(table, columns)
-    doubts += _empty_labels(table, columns, given)
-    doubts += _names_of_runs(table, columns, given)
-    frame = text_rows(table, columns)
-    in_doubt = [SETTING + name for named in possible.values() if len(named) > 1 for name in named]
-    in_doubt = [name for name in in_doubt if name in frame]
-    doubts += _doubts_of_rows(_measured(frame), columns, in_doubt, rows_are_seeds)
-    if doubts:
-        raise _listed(table, reading, columns, doubts)
-    return Contract(
+    table, texts = turned(table, reading.columns)
+    rows_are_seeds = texts.get("seed") == ROWS and ROWS not in table.frame
+    table, given = with_given(table, {**texts, "seed": ""} if rows_are_seeds else texts)
+    taken = {column.name for columns in given.values() for column in columns}
+    free = [Column(str(name), texts) for name, texts in table.frame.items() if name not in taken]
+    possible = possible_columns(free, given, table.known)
+    certain = {meaning: columns for meaning, columns in possible.items() if len(columns) == 1}
+    columns = {meaning: named for meaning in MEANINGS if (named := (certain | given).get(meaning))}
+    unused = [column for column in free if [column] not in certain.values()]
+    metric, *_ = [*columns.get("validation", []), *columns.get("test", []), Column("", pd.Series())]
+    ways = (reading.higher_is_better, table.higher_is_better, metric.higher_is_better)
+    contract = Contract(
         table=table,
         columns=columns,
-        rows=frame,
-        metric=metric,
-        higher_is_better=bool(higher),
+        unused=unused,
+        rows=rows_of(table, columns, unused),
+        metric=metric.metric or plain(metric.name),
+        higher_is_better=next((way for way in ways if way is not None), None),
         rows_are_seeds=rows_are_seeds,
     )
+    several = {meaning: named for meaning, named in possible.items() if len(named) > 1}
+    doubts = [
+        *_doubts_of_names(contract, several, given),
+        *_doubts_of_labels(contract, given),
+        *_doubts_of_rows(contract, [column.name for named in several.values() for column in named]),
+    ]
+    if doubts:
+        raise _listed(contract, reading, doubts)
+    return contract
 
 
-def _listed(
-    table: TableFile, reading: Reading, columns: Columns, doubts: list[Doubt]
-) -> ListingError:
+def _listed(contract: Contract, reading: Reading, doubts: Sequence[Doubt]) -> ListingError:
     """Return the error that lists a table, with a command of which only what is in doubt is open."""
-    named = {meaning: JOIN.join(names_) for meaning, names_ in columns.items()}
-    said = {**named, **reading.columns}
     opened = [doubt.open for doubt in doubts if doubt.open]
     known = [
-        f"{meaning}={text}" for meaning, text in said.items() if f"{meaning}={OPEN}" not in opened
+        f"{meaning}={text}"
+        for meaning, text in {**contract.options, **reading.columns}.items()
+        if f"{meaning}={OPEN}" not in opened
     ]
     options = options_text(replace(reading, columns={}), [*known, *opened])
-    return ListingError(listing_of(table, [doubt.text for doubt in doubts], options))
+    return ListingError(listing_of(contract.table, [doubt.text for doubt in doubts], options))
 
 
-def _metric(table: TableFile, columns: Columns, reading: Reading) -> tuple[str, bool | None]:
-    """Return the metric's name, and whether more of it is better; None: nothing says so."""
-    named = columns.get("validation") or columns.get("test") or [""]
-    metric = names.metric_of(named[0]) or names.plain(named[0])
-    said = (reading.higher_is_better, table.higher_is_better, names.is_higher_better(metric))
-    return metric, next((way for way in said if way is not None), None)
-
-
-def _several(possible: Columns) -> Iterator[Doubt]:
-    for meaning, named in possible.items():
-        if len(named) > 1:
-            wide = WIDE if meaning in SPLITS else ""
-            text = f"{meaning} may be {listed(named, MOST_POSSIBLE)}: name one{wide}"
-            yield Doubt(text, f"{meaning}={OPEN}")
-
-
-def _missing(
-    columns: Columns, possible: Columns, given: Columns, higher: bool | None
-) -> Iterator[Doubt]:
+def _doubts_of_names(contract: Contract, several: Columns, given: Columns) -> Iterator[Doubt]:
+    """Yield meanings that several columns may have, or none, and a metric of no known direction."""
+    for meaning, columns in several.items():
+        wide = WIDE if meaning in SPLITS else ""
+        names = listed([column.name for column in columns], MOST_POSSIBLE)
+        yield Doubt(f"{meaning} may be {names}: name one{wide}", f"{meaning}={OPEN}")
     ways = "add --higher-is-better or --lower-is-better"
-    splits = [split for split in ("validation", "test") if split in {**columns, **possible}]
+    splits = [split for split in ("validation", "test") if split in contract.columns | several]
     if not splits:
         text = "no name says which column has the metric on validation data, or on test data"
         way = f"{ways} if its name does not say it"
         yield Doubt(f"{text}: name it, and {way}{WIDE}", f"validation={OPEN}")
-    elif splits[0] in columns and higher is None:
-        (name,) = columns[splits[0]][:1]
+    elif splits[0] in contract.columns and contract.higher_is_better is None:
+        (column,) = contract.columns[splits[0]]
         opened = "" if splits[0] in given else f"{splits[0]}={OPEN}"
-        yield Doubt(f"{name} is no known metric: {ways}", opened)
+        yield Doubt(f"{column.name} is no known metric: {ways}", opened)
 
 
-def _means(table: TableFile, columns: Columns) -> Iterator[Doubt]:
-    """Yield columns that may be the spread of means."""
-    spread = [name for name in map(str, table.frame) if names.has_word(name, "spread")]
-    if spread and not {"seed", "run"} & columns.keys():
+def _doubts_of_labels(contract: Contract, given: Columns) -> Iterator[Doubt]:
+    """Yield columns of means, labels that some rows lack, and names of runs that may say more than a repeat does."""
+    columns = contract.columns
+    spread = [column.name for column in contract.unused if "spread" in column.kinds]
+    if spread and not (contract.rows_are_seeds or {"seed", "run"} & columns.keys()):
         values = f"{listed(spread)} may be the spread of means over seeds"
         text = f"{values}, and single runs are needed: seed=rows says that each row is one run"
         yield Doubt(text, f"seed={OPEN}")
-
-
-def _empty_labels(table: TableFile, columns: Columns, given: Columns) -> Iterator[Doubt]:
-    """Yield labels that some rows lack, unless the user named their column."""
-    for role in ("task", "model", "variant"):
-        for name in columns.get(role, []) if role not in given else []:
-            if number := int(table.frame[name].eq("").sum()):
-                text = f"{name} is empty in {counted(number, 'row')}, which may be no {role}"
-                yield Doubt(f"{text}: --where '{name}!=' leaves them out", f"{role}={OPEN}")
-
-
-def _names_of_runs(table: TableFile, columns: Columns, given: Columns) -> Iterator[Doubt]:
-    """Yield runs whose names say more than that they are repeats, where nothing else is compared."""
-    if columns.keys() & {"variant", "model"} or "run" in given:
-        return
-    for name in columns.get("run", []):
-        texts = table.frame[name].unique()
-        differ = len({_NUMBERS.sub("", text) for text in texts}) > 1
-        if differ or ("learning_rate" not in columns and any(map(_SETTINGS.search, texts))):
-            text = f"{name} has names such as {listed(sorted(texts)[:2])}, which may hold settings"
-            parts = f"{name}.1 is their first part, and run={name} says that they are repeats"
+    for role in {"task", "model", "variant", "run"} & columns.keys() - given.keys():
+        (column,) = columns[role]
+        number = int(column.texts.eq("").sum())
+        if number and role != "run":
+            text = f"{column.name} is empty in {counted(number, 'row')}, which may be no {role}"
+            yield Doubt(f"{text}: --where '{column.name}!=' leaves them out", f"{role}={OPEN}")
+        names = column.texts.drop_duplicates()
+        differ = names.str.replace(_NUMBERS, "", regex=True).nunique() > 1
+        is_compared = differ or "learning_rate" not in columns
+        if role == "run" and is_compared and not {"variant", "model"} & columns.keys():
+            text = f"{column.name} has names such as {listed(sorted(names)[:2])}, which may hold settings"
+            parts = f"{column.name}.1 is their first part, and run={column.name} says that they are repeats"
             yield Doubt(f"{text}: {parts}", f"run={OPEN}")
 
 
-def _doubts_of_rows(
-    frame: pd.DataFrame, columns: Columns, in_doubt: list[str], rows_are_seeds: bool
-) -> Iterator[Doubt]:
-    """Yield doubts where rows of one learning rate and seed differ in a column without a meaning, or repeat."""
-    cell, seed, run, step = (
-        [role for role in roles if role in frame]
-        for roles in (CELL_ROLES, ["seed"], ["run"], ["step"])
-    )
-    settings = [name for name in beside(frame, SETTING) if name not in in_doubt]
-    if step and not _repeat(frame, [*cell, *seed, *run, *step]).any():
-        # Each run is one curve: numbers that change along it are measured.
-        along = _differing(frame, settings, [*cell, *seed, *run])
-        settings = [name for name in settings if name not in along or not are_numbers(frame[name])]
-    differing = _differing(frame, settings, [*cell, *seed] + ([] if run else step))
-    if not columns.keys() & {"variant", "model"}:  # otherwise nothing would be compared
-        texts = _uncompared(frame, columns, settings)
-        differing += [name for name in texts if name not in differing]
-    roles = [*cell, *seed]
+def _doubts_of_rows(contract: Contract, in_doubt: Sequence[str]) -> Iterator[Doubt]:
+    """Yield doubts where rows of one learning rate and seed differ in a column without a meaning, or repeat.
+
+    `in_doubt`: columns that may have a meaning.
+    """
+    rows, columns = _measured(contract.rows.values), contract.columns
+    settings = contract.rows.settings.loc[rows.index]
+    differing = _differing_settings(rows, settings.drop(columns=in_doubt, errors="ignore"), columns)
+    roles = [role for role in (*CELL, "seed") if role in columns]
     same = f"the same {', '.join(roles)}" if roles else "the table"
     if differing:
-        yield _doubt_of_differing(frame, columns, differing, same)
-    curves = [role for role in (*cell, *seed, *run) if role != "learning_rate"]
-    if "learning_rate" in frame and step and _begin_later(frame, curves):
-        yield _doubt_of_schedule(columns)
-    repeats = _repeat(frame, [*cell, *step, *differing, *in_doubt])
-    if rows_are_seeds and repeats.any() and _differing(frame, step, []):
-        text = f"rows are evaluations at several {columns['step'][0]}, which make one run together"
+        counts = [f"{name} ({counted(settings[name].nunique(), 'value')})" for name in differing]
+        text = f"rows of {same} differ in {listed(counts, MOST_COUNTS)}: say what each is"
+        lacking = [role for role in ("learning_rate", "seed") if role not in columns]
+        means = ", ".join(["variant", "task", *lacking, "run", "tuned (as the rate is)"])
+        opened = ",".join(f"{OPEN}={name}" for name in differing)
+        yield Doubt(f"{text}, {means} or ignored (a result)", opened)
+    if {"learning_rate", "step"} <= columns.keys() and _has_schedule(rows):
+        rate, steps = columns["learning_rate"][0].name, columns["step"][0].name
+        text = f"{rate} changes with {steps} within one run, as a schedule does"
+        way = f"name the rate that runs were started with, or write learning_rate=,ignored={rate}"
+        numbered = f"or, if {steps} numbers runs, write step="
+        yield Doubt(f"{text}: {way}; {numbered}", f"learning_rate={OPEN}")
+    parts = [settings[name] for name in [*differing, *in_doubt] if name in settings]
+    num_repeats = int(_groups(rows, *CELL, "step", parts=parts).duplicated(keep=False).sum())
+    if not num_repeats:
+        return
+    if contract.rows_are_seeds and "step" in columns and rows["step"].nunique() > 1:
+        steps = columns["step"][0].name
+        text = f"rows are evaluations at several {steps}, which make one run together"
         yield Doubt(f"{text}: name what the rows of a run share, as run=NAME", f"seed={OPEN}")
-    elif not (seed or run or rows_are_seeds) and repeats.any():
-        rows = counted(int(repeats.sum()), "row")
-        text = f"{rows} repeat others of {same}, and no column numbers them"
+    elif not (contract.rows_are_seeds or {"seed", "run"} & columns.keys()):
+        text = f"{counted(num_repeats, 'row')} repeat others of {same}, and no column numbers them"
         yield Doubt(f"{text}: if they are seeds, write seed={ROWS}", f"seed={OPEN}")
 
 
-def _uncompared(frame: pd.DataFrame, columns: Columns, settings: list[str]) -> list[str]:
-    """Return the settings of several texts, without those of which parts have a meaning."""
-    parts = (name for named in columns.values() for name in named)
-    divided = {SETTING + name.rpartition(".")[0] for name in parts}
-    texts = [name for name in settings if name not in divided and not are_numbers(frame[name])]
-    return _differing(frame, texts, [])
+def _differing_settings(rows: pd.DataFrame, settings: pd.DataFrame, columns: Columns) -> list[str]:
+    """Return the settings that differ in rows of one cell and seed; and texts, where nothing else is compared."""
+    if "step" in rows and not _groups(rows, *CELL, "seed", "run", "step").duplicated().any():
+        # Each run is one curve: numbers that change along it are measured.
+        along = _differing(settings, _groups(rows, *CELL, "seed", "run"))
+        settings = settings.drop(columns=[name for name in along if are_numbers(settings[name])])
+    step = () if "run" in rows else ("step",)
+    differing = _differing(settings, _groups(rows, *CELL, "seed", *step))
+    if columns.keys() & {"variant", "model"}:
+        return differing
+    named = [column.name for columns in columns.values() for column in columns]
+    divided = {name.rpartition(".")[0] for name in named}
+    texts = [name for name in settings if name not in divided and not are_numbers(settings[name])]
+    varying = _differing(settings[texts], _groups(rows))
+    return [*differing, *(name for name in varying if name not in differing)]
 
 
-def _doubt_of_differing(
-    frame: pd.DataFrame, columns: Columns, differing: list[str], same: str
-) -> Doubt:
-    shown = {name.removeprefix(SETTING): frame[name].nunique() for name in differing}
-    counts = [f"{name} ({counted(number, 'value')})" for name, number in shown.items()]
-    text = f"rows of {same} differ in {listed(counts, MOST_COUNTS)}: say what each is"
-    roles = [role for role in ("learning_rate", "seed") if role not in columns]
-    means = ", ".join(["variant", "task", *roles, "run", "tuned (as the rate is)"])
-    return Doubt(
-        f"{text}, {means} or ignored (a result)", ",".join(f"{OPEN}={name}" for name in shown)
-    )
+def _has_schedule(rows: pd.DataFrame) -> bool:
+    """Return whether some rates of a run have later first steps than others."""
+    curves = [role for role in (*CELL, "seed", "run") if role in rows]
+    first = rows.groupby(curves, dropna=False)["step"].min().reset_index()
+    curves.remove("learning_rate")
+    return bool(_differing(first[["step"]], _groups(first, *curves)))
 
 
-def _doubt_of_schedule(columns: Columns) -> Doubt:
-    rate, steps = columns["learning_rate"][0], columns["step"][0]
-    text = f"{rate} changes with {steps} within one run, as a schedule does"
-    way = f"name the rate that runs were started with, or write learning_rate=,ignored={rate}"
-    return Doubt(
-        f"{text}: {way}; or, if {steps} numbers runs, write step=", f"learning_rate={OPEN}"
-    )
-
-
-def _begin_later(frame: pd.DataFrame, curves: list[str]) -> bool:
-    """Return whether some rates of a run have later first steps than others, as those of a schedule."""
-    steps = pd.to_numeric(frame["step"], errors="coerce")
-    keys = [frame[name] for name in [*curves, "learning_rate"]]
-    first = steps.groupby(keys).min().reset_index()
-    return bool(_differing(first, ["step"], curves))
-
-
-def _measured(frame: pd.DataFrame) -> pd.DataFrame:
+def _measured(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a value of the metric; all rows, if it is not known."""
-    values = [split for split in ("validation", "test") if split in frame]
-    return frame[~frame[values].isin(NOTHING).all(axis=1)] if values else frame
+    values = [split for split in ("validation", "test") if split in rows]
+    return rows[rows[values].notna().any(axis=1) | rows["diverged"]] if values else rows
 
 
-def _differing(frame: pd.DataFrame, columns: list[str], key: list[str]) -> list[str]:
-    """Return those of some columns that have several values in a group of rows."""
-    if not key:
-        return [name for name in columns if frame[name].nunique() > 1]
-    groups = frame.groupby(key, sort=False)
-    return [name for name in columns if groups[name].nunique().gt(1).any()]
+def _differing(settings: pd.DataFrame, groups: pd.Series[int]) -> list[str]:
+    """Return the columns that have several values in a group of rows."""
+    return [name for name in settings if settings[name].groupby(groups).nunique().gt(1).any()]
 
 
-def _repeat(frame: pd.DataFrame, key: list[str]) -> pd.Series[bool]:
-    """Return which rows have the key of another one; without a key all have, if they are several."""
-    if not key:
-        return pd.Series(len(frame) > 1, frame.index)
-    return frame.duplicated(key, keep=False)
+def _groups(
+    rows: pd.DataFrame, *roles: str, parts: Sequence[pd.Series[str]] = ()
+) -> pd.Series[int]:
+    """Number the rows by those of the roles that they have and by further columns; without any all are one group."""
+    keys = [rows[role] for role in roles if role in rows]
+    if not (keys or parts):
+        return pd.Series(0, rows.index)
+    return rows.groupby([*keys, *parts], sort=False, dropna=False).ngroup()

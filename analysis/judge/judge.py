@@ -32,11 +32,11 @@ from lr_sweep.common.files import make_folder
 from lr_sweep.common.text import counted, rate_text
 
 from .contract import Contract, contract_of
-from .exported import exported
+from .measured import exported, measured_rows
 from .names import listed, shortened
 from .reading import Reading
-from .rows import UNTUNED, Remarks, only, rows_of, whole_steps
-from .runs import Runs, runs_of
+from .rows import UNTUNED, completed, only
+from .runs import Remarks, Runs, runs_of
 from .settings import (
     best_settings,
     settings_findings,
@@ -44,7 +44,6 @@ from .settings import (
     with_tuned,
 )
 from .table_file import TableFile, joined, printable, stem_of
-from .values import measured_rows
 
 FIXES = {
     "missing": "train them and add their rows, or write `nan` where they diverged",
@@ -96,19 +95,19 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Read
     """
     table, said = exported(only(joined(tables), reading.where))
     contract = contract_of(table, reading)
-    remarks = Remarks()
-    rows = rows_of(contract, remarks)
+    remarks = Remarks(left_out=contract.rows.left_out)
+    rows = completed(table, contract.rows)
     metric, rows = measured_rows(rows, contract, said, reading.select_on_test)
     may_select = metric.chosen_on == "validation" or reading.select_on_test
-    rows = whole_steps(with_tuned(rows, may_select=may_select), remarks)
+    rows = with_tuned(rows, may_select=may_select)
     name = stem_of(tables[0].path)
     options = {option: getattr(reading, option) for option in ("equal_within", "target")}
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
-    runs = runs_of(rows, info, remarks)
+    runs = runs_of(rows, contract.rows.settings, info, remarks)
     remarks.notes[:0] = [_read_as(contract, metric), *_about_tables(tables)]
     remarks.warnings += [remark for table in tables for remark in table.remarks]
     _remark_lacking(set(contract.columns), metric, remarks)
-    columns = {**reading.columns, **contract.options()}
+    columns = {**reading.columns, **contract.options}
     filled = replace(reading, columns=columns, higher_is_better=metric.higher_is_better)
     return runs, filled
 
@@ -117,11 +116,11 @@ def _read_as(contract: Contract, metric: Metric) -> str:
     """Return one paragraph: `read as: variant = optimizer, learning rate = lr; accuracy: higher is better; ...`."""
     read = [
         f"{meaning.replace('_', ' ')} = {shortened(printable(text))}"
-        for meaning, text in contract.options().items()
+        for meaning, text in contract.options.items()
     ]
-    frame = contract.table.frame
     unused = [
-        f"{printable(name)} ({counted(frame[name].nunique(), 'value')})" for name in contract.unused
+        f"{printable(column.name)} ({counted(column.num_values, 'value')})"
+        for column in contract.unused
     ]
     rest = f"; not used: {listed(unused, MOST_NAMED)}" if unused else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
@@ -168,7 +167,7 @@ def _study(runs: Runs) -> Study:
         cells = tuples_in(summary.cells[CELL])
         found += [finding_of(cell, check, "problem", message, advice) for cell in cells]
     if "tuned" not in runs.rows:
-        found += settings_findings(runs.rows)
+        found += settings_findings(runs.rows.drop_duplicates("run_id"), runs.settings)
     fixed = [
         replace(each, fix=FIXES.get(each.check, each.fix)) if each.fix else each for each in found
     ]

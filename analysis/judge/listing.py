@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
 import pandas as pd
 
-from lr_sweep.analysis.judge import names
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 
-from .fields import are_numbers
-from .meanings import parts_in
-from .names import shortened
+from .meanings import SEPARATOR
+from .names import Column, is_setting, shortened
 from .table_file import TableFile, printable
 
 MOST_COLUMNS = 30
@@ -92,56 +89,54 @@ class ListingError(UserError):
 def listing_of(table: TableFile, doubts: Sequence[str], options: str) -> Listing:
     """List a table, with what is in doubt and options to complete."""
     frame = table.frame.reset_index(drop=True)
-    lines = [_column(frame, place, str(name)) for place, name in enumerate(frame, 1)]
+    columns = [Column(str(name), texts) for name, texts in frame.items()]
+    lines = [_column(frame, place, column) for place, column in enumerate(columns, 1)]
     lines.sort(key=lambda line: line.num_values < 2)
     return Listing(
         table=table.name,
         num_rows=len(frame),
         columns=lines,
-        rows=list(_about_rows(frame)),
+        rows=list(_about_rows(frame, columns)),
         doubts=doubts,
         options=options,
     )
 
 
-def _column(frame: pd.DataFrame, place: int, name: str) -> ColumnLine:
-    counts = Counter(frame[name])
-    num_empty = counts.pop("", 0)
-    may_be_metric = len(counts) > 1 and not names.is_setting(name)
-    suggests = names.role_of(name) or (names.split_of(name) if may_be_metric else "")
+def _column(frame: pd.DataFrame, place: int, column: Column) -> ColumnLine:
+    is_empty = column.texts.eq("")
+    texts = column.texts[~is_empty].drop_duplicates()
+    may_be_metric = len(texts) > 1 and not is_setting(column.name)
     return ColumnLine(
         position=place,
-        name=printable(name),
-        num_values=len(counts),
-        samples=_samples(counts),
-        parts=_parts(name, list(counts)),
-        num_empty=num_empty,
-        empty_where=_common(frame, name) if num_empty else "",
-        suggests=suggests,
+        name=printable(column.name),
+        num_values=len(texts),
+        samples=_samples(texts),
+        parts=[] if column.is_numeric else _parts(column.name, texts),
+        num_empty=int(is_empty.sum()),
+        empty_where=_shared(frame, is_empty) if is_empty.any() else "",
+        suggests=column.role or (column.split if may_be_metric else ""),
     )
 
 
-def _samples(texts: Iterable[str]) -> list[str]:
-    return [printable(text)[:LONGEST] for text in list(dict.fromkeys(texts))[:NUM_SAMPLES]]
+def _samples(texts: pd.Series[str]) -> list[str]:
+    return [printable(text)[:LONGEST] for text in texts.unique()[:NUM_SAMPLES]]
 
 
-def _parts(name: str, texts: Sequence[str]) -> list[str]:
+def _parts(name: str, texts: pd.Series[str]) -> list[str]:
     """Describe the parts of names that have equally many, two or more, and differ in several."""
-    parts = pd.DataFrame(map(parts_in, texts[:MOST_ROWS]))
-    if are_numbers(texts) or parts.isna().any(axis=None):
+    parts = texts[:MOST_ROWS].str.split(SEPARATOR, regex=True, expand=True)
+    varying = [place for place in parts if parts[place].nunique() > 1]
+    if parts.isna().any(axis=None) or len(varying) < 2:
         return []
-    varying = [place for place in range(parts.shape[1]) if parts[place].nunique() > 1]
-    described = [f"{name}.{place + 1} = {', '.join(_samples(parts[place]))}" for place in varying]
-    return described if len(described) > 1 else []
+    return [f"{name}.{place + 1} = {', '.join(_samples(parts[place]))}" for place in varying]
 
 
-def _common(frame: pd.DataFrame, name: str) -> str:
-    """Return a column that says which rows are empty in another one; empty: there is none."""
-    is_empty = frame[name].eq("")
-    for other in map(str, frame):
-        values = frame[other][is_empty].unique()
-        if len(values) == 1 and values[0] and frame[other].eq(values[0]).equals(is_empty):
-            return f"{other}={values[0]}"
+def _shared(frame: pd.DataFrame, is_empty: pd.Series[bool]) -> str:
+    """Return a value that exactly the rows have which are empty in another column; empty: there is none."""
+    for name in map(str, frame):
+        values = frame[name][is_empty].unique()
+        if len(values) == 1 and values[0] and frame[name].eq(values[0]).equals(is_empty):
+            return f"{name}={values[0]}"
     return ""
 
 
@@ -154,37 +149,34 @@ def _line(column: ColumnLine, width: int) -> str:
     return f"  #{column.position:<3} {name}  {values:<11} {means}{', '.join(column.samples)}{empty}"
 
 
-def _about_rows(frame: pd.DataFrame) -> Iterator[str]:
+def _about_rows(frame: pd.DataFrame, columns: Sequence[Column]) -> Iterator[str]:
     """Yield what columns and rows show together: a grid, drawn values, rows that differ in one column alone."""
-    settings = [name for name in map(str, frame) if not names.is_measurement(name)]
-    numbers = {name: len(set(frame[name]) - {""}) for name in settings}
-    grid = {
-        name: number
-        for name, number in numbers.items()
-        if 1 < number <= len(frame) / 2 and not names.split_of(name)
+    num_rows = len(frame)
+    settings = [column for column in columns if not column.is_measurement]
+    levels = {
+        column.name: column.num_values
+        for column in settings
+        if 1 < column.num_values <= num_rows / 2 and not column.split
     }
-    others = [name for name, number in numbers.items() if number > len(frame) / 2]
-    product = prod(grid.values())
-    if 1 < len(grid) <= MOST_GRID and product <= MOST_LEVELS * len(frame):
-        levels = f"{' x '.join(map(str, grid.values()))} = {product:,}"
-        kind = ": a grid" if len(frame) % product == 0 else ""
-        yield f"{' x '.join(grid)}: {levels} of {len(frame):,} rows{kind}"
-    sizes = frame.groupby(list(grid)).size() if grid else pd.Series([1])
-    if sizes.max() > 1 and len(grid) <= MOST_GRID:
-        rows = " to ".join(map(str, sorted({sizes.min(), sizes.max()})))
-        yield f"each combination of {', '.join(grid)}: {rows} rows"
-    for name in others:
-        if numbers[name] > 2 and names.role_of(name) == "learning_rate":
-            yield f"{numbers[name]:,} values of {name} in {len(frame):,} rows: drawn"
-    if grid and len(frame) <= MOST_ROWS:
-        yield from _alike_rows(frame[[*grid, *others]], others[:MOST_COLUMNS])
-
-
-def _alike_rows(settings: pd.DataFrame, columns: Sequence[str]) -> Iterator[str]:
-    """Yield for some columns the first two rows that differ in that one alone."""
-    for name in columns:
-        others = settings.drop(columns=name)
-        alike = others[others.duplicated(keep=False)]
-        if len(alike):
-            first, second = alike.index[alike.eq(alike.iloc[0]).all(axis=1)][:2] + 1
-            yield f"rows {first} and {second} differ in {name} alone"
+    distinct = [column for column in settings if column.num_values > num_rows / 2]
+    product = prod(levels.values())
+    if 1 < len(levels) <= MOST_GRID and product <= MOST_LEVELS * num_rows:
+        kind = ": a grid" if num_rows % product == 0 else ""
+        counts = " x ".join(map(str, levels.values()))
+        yield f"{' x '.join(levels)}: {counts} = {product:,} of {num_rows:,} rows{kind}"
+    if 0 < len(levels) <= MOST_GRID:
+        sizes = frame.groupby(list(levels)).size()
+        if sizes.max() > 1:
+            rows = " to ".join(map(str, sorted({sizes.min(), sizes.max()})))
+            yield f"each combination of {', '.join(levels)}: {rows} rows"
+    for column in distinct:
+        if column.num_values > 2 and column.role == "learning_rate":
+            yield f"{column.num_values:,} values of {column.name} in {num_rows:,} rows: drawn"
+    if levels and num_rows <= MOST_ROWS:
+        names = [column.name for column in distinct]
+        for name in names[:MOST_COLUMNS]:
+            others = frame[[*levels, *names]].drop(columns=name)
+            alike = others[others.duplicated(keep=False)]
+            if len(alike):
+                first, second = alike.index[alike.eq(alike.iloc[0]).all(axis=1)][:2] + 1
+                yield f"rows {first} and {second} differ in {name} alone"

@@ -1,9 +1,13 @@
-"""The meaning of a column's name: one table of synonyms, and how a tool's prefixes are read."""
+"""What a column is: the meaning of its name by one table of synonyms, and what its texts are."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
 
 SYNONYMS = {
     "task": "task dataset env env_id env_name",
@@ -33,18 +37,10 @@ ROLES = ("variant", "model", "task", "learning_rate", "seed", "run", "step", "st
 SPLITS = ("validation", "test", "train")
 SETTING = "config."
 """Prefix of the columns of settings that a format keeps apart from results."""
-SETTINGS = (
-    SETTING,
-    "config/",
-    "config_",
-    "params.",
-    "params_",
-    "hparams.",
-    "hyperparameters.",
-    "args.",
-)
+_STARTED_WITH = "config|params|hparams|hyperparameters|args"
+_SETTINGS = re.compile(rf"\s*(?:{_STARTED_WITH})[./_]", re.IGNORECASE)
 """Prefixes of what a run was started with, in our readers, Ray Tune, Syne Tune, MLflow, Optuna and others."""
-PREFIXES = (*SETTINGS, "st_", "metrics.", "metrics/", "user_attrs_", "summary.")
+_PREFIXES = re.compile(rf"(?:{_STARTED_WITH}|metrics|summary|user_attrs|st)[./_]")
 FULL = {"acc": "accuracy", "ppl": "perplexity", "err": "error"}
 """Abbreviations of metrics that a report writes in full."""
 _MEANING = {name: meaning for meaning, text in SYNONYMS.items() for name in text.split()}
@@ -59,6 +55,9 @@ _STATES = {
 STATUS = {word: status for status, text in _STATES.items() for word in text.split()}
 """Outcome of a run by the word that a tool writes; `true` is of a column that says whether runs diverged."""
 STATUS["false"] = "complete"
+NOTHING = ("", "none", "null", "na", "n/a", "<na>", "-", "—", "–")
+"""Fields without a number, in small letters; among texts, all but the empty one are names."""
+_NUMBER = re.compile(r"(?ai)[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)")
 MOST_SHOWN = 60
 """Characters of a name, and names, in a message."""
 
@@ -71,68 +70,102 @@ def words_of(*meanings: str) -> list[str]:
 def plain(name: str) -> str:
     """Return a name in small letters, without a tool's prefix, with `_` between its words."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", name.strip()).lower()
-    prefix = next(filter(text.startswith, PREFIXES), "")
-    return re.sub(r"\W+", "_", text.removeprefix(prefix)).strip("_")
+    start = _PREFIXES.match(text)
+    return re.sub(r"\W+", "_", text[start.end() if start else 0 :]).strip("_")
 
 
 def is_setting(name: str) -> bool:
     """Return whether a tool's prefix says that runs were started with the values of a column."""
-    return name.strip().lower().startswith(SETTINGS)
+    return _SETTINGS.match(name) is not None
 
 
-def synonym_of(name: str) -> str:
-    """Return the name of `SYNONYMS` that a name is, or that ends a path such as `optimizer.lr`; empty: none."""
-    ends = (plain(name), plain(re.split(r"[./]", name)[-1]))
-    return next((end for end in ends if _MEANING.get(end) in ROLES), "")
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column of a table: what its name says, and what its texts are."""
+
+    name: str
+    texts: pd.Series[str]
+
+    @cached_property
+    def words(self) -> Sequence[str]:
+        """Words of the name."""
+        return plain(self.name).split("_")
+
+    @cached_property
+    def kinds(self) -> set[str | None]:
+        """Meanings of the name and of its words."""
+        return {_MEANING.get(word) for word in (plain(self.name), *self.words)}
+
+    @cached_property
+    def synonym(self) -> str:
+        """Entry of `SYNONYMS` that the name is, or that ends a path such as `optimizer.lr`; empty: none."""
+        ends = (plain(self.name), plain(re.split(r"[./]", self.name)[-1]))
+        return next((end for end in ends if _MEANING.get(end) in ROLES), "")
+
+    @property
+    def role(self) -> str:
+        """Role that the name means; empty: none."""
+        return _MEANING.get(self.synonym, "")
+
+    @cached_property
+    def split(self) -> str:
+        """Split that a word of the name means; empty: none."""
+        return next((split for split in SPLITS if split in self.kinds), "")
+
+    @cached_property
+    def measured(self) -> str:
+        """Rest of the name beside the data, the seed and words such as `best`: `accuracy` of `best_val_acc`."""
+        known = ("beside", "seed", *SPLITS)
+        words = [word for word in self.words if _MEANING.get(word) not in known]
+        return " ".join(FULL.get(word, word) for word in words if not word.isdigit())
+
+    @cached_property
+    def metric(self) -> str:
+        """Known metric in the name; empty: there is none, or a further word makes it something else.
+
+        As in `loss_weight`, `min_accuracy` or `num_correct`.
+        """
+        is_metric = _MEANING.get(self.measured) in ("higher", "lower")
+        return self.measured if is_metric and not is_setting(self.name) else ""
+
+    @cached_property
+    def higher_is_better(self) -> bool | None:
+        """Way in which the metric of the name is better; None: the name does not say."""
+        ways = self.kinds & {"higher", "lower"}
+        return ways == {"higher"} if len(ways) == 1 else None
+
+    @cached_property
+    def is_measurement(self) -> bool:
+        """Whether the name says that a run had these values, and was not started with them."""
+        has_word = self.metric or self.kinds & {"time", "about", "spread"}
+        return bool(has_word) and not is_setting(self.name)
+
+    @cached_property
+    def num_values(self) -> int:
+        """Number of distinct texts without the empty one."""
+        return self.texts[self.texts.ne("")].nunique()
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        """Whether all fields that hold something are numbers, perhaps with the sign %."""
+        return are_numbers(self.texts)
 
 
-def role_of(name: str) -> str:
-    """Return which of `ROLES` a name means; empty: none."""
-    return _MEANING.get(synonym_of(name), "")
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, NaN and infinity among them."""
+    return _NUMBER.fullmatch(text) is not None
 
 
-def measured(name: str) -> str:
-    """Return what a name says beside the data, the seed, and words such as `best`: `accuracy` of `best_val_acc`."""
-    known = ("beside", "seed", *SPLITS)
-    words = [word for word in plain(name).split("_") if _MEANING.get(word) not in known]
-    words = [word for word in words if not word.isdigit()]
-    return " ".join(FULL.get(word, word) for word in words)
+def are_numbers(texts: pd.Series[str]) -> bool:
+    """Return whether all fields that hold something are numbers, perhaps with the sign %."""
+    fields = pd.Series(texts.unique()).str.strip(" %")
+    others = fields[pd.to_numeric(fields, errors="coerce").isna()]
+    return bool(is_nothing(others).all())
 
 
-def metric_of(name: str) -> str:
-    """Return the known metric in a name; empty: there is none, or a further word makes it something else.
-
-    As in `loss_weight`, `min_accuracy` or `num_correct`.
-    """
-    metric = measured(name)
-    is_metric = _MEANING.get(metric) in ("higher", "lower") and not is_setting(name)
-    return metric if is_metric else ""
-
-
-def split_of(name: str) -> str:
-    """Return which of `SPLITS` the words of a name mean; empty: none."""
-    kinds = {_MEANING.get(word) for word in plain(name).split("_")}
-    return next((split for split in SPLITS if split in kinds), "")
-
-
-def has_word(name: str, kind: str) -> bool:
-    """Return whether a name, or a word of it, means a kind of `SYNONYMS`."""
-    return _MEANING.get(plain(name)) == kind or any(
-        _MEANING.get(word) == kind for word in plain(name).split("_")
-    )
-
-
-def is_higher_better(metric: str) -> bool | None:
-    """Return which way a metric is better; None: its name does not say."""
-    kinds = {_MEANING.get(word) for word in plain(metric).split("_")} & {"higher", "lower"}
-    return kinds == {"higher"} if len(kinds) == 1 else None
-
-
-def is_measurement(name: str) -> bool:
-    """Return whether a name says that a run had these values, and was not started with them."""
-    kinds = ("time", "about", "spread")
-    known = bool(metric_of(name)) or any(has_word(name, kind) for kind in kinds)
-    return known and not is_setting(name)
+def is_nothing(texts: pd.Series[str]) -> pd.Series[bool]:
+    """Return which fields have no number; NaN is none."""
+    return texts.str.strip().str.lower().isin({*NOTHING, "nan"})
 
 
 def shortened(name: str) -> str:

@@ -1,54 +1,88 @@
-"""The fields of a table as values, a row a run or evaluation; every mistake with its line."""
+"""The fields of a table as values by what their columns mean, a row a run or evaluation; every mistake with its line.
+
+Fields that can be read in two ways are refused.
+"""
 
 from __future__ import annotations
 
+import math
 import shlex
 import unicodedata
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
 
+from lr_sweep.analysis.record.columns import MOST_VALUE
+from lr_sweep.analysis.report.blocks import as_written
 from lr_sweep.common.errors import UserError, unknown
-from lr_sweep.common.text import counted
+from lr_sweep.common.text import RATES, counted, rates_text
 
-from .contract import Contract
-from .fields import (
-    as_number,
-    is_nothing,
-    is_number,
-    mapped,
-    parsed,
-)
-from .meanings import JOIN
-from .names import listed
-from .table_file import TableFile, raise_mistakes, stem_of
-from .text_rows import LOSS, beside, splits_in
+from .meanings import JOIN, Columns
+from .names import SPLITS, STATUS, Column, is_nothing, listed, plain
+from .table_file import MOST_NAME, TableFile, printable, raise_mistakes, stem_of
 
-ALL = "all"
-"""The model or variant of a table that names none; the task is then named as the file."""
+NAMED = ("task", "model", "variant", "tuned")
+"""Meanings whose numbers are shown with the name of their column."""
+LABELS = (*NAMED, "run")
+"""Meanings whose fields are names."""
 UNTUNED = 1.0
 """Stands for the learning rate in the frames of a table that has none."""
-PARTS = 1000
-"""Steps of the report for a step of a table whose steps have fractions."""
+RATE_DIGITS = 5
+"""Digits to which learning rates are equal: single precision and texts differ in later ones."""
+LABEL_DIGITS = 12
+"""Digits to which numbers in labels are equal."""
+_LIMITS = {
+    "learning_rate": RATES,
+    "seed": (-9 * 10**18, 9 * 10**18),
+    "step": (0, 9 * 10**12),
+}
+"""Smallest and largest number by meaning."""
+_WANTED = {
+    "learning_rate": rates_text(),
+    "seed": "a whole number",
+    "step": "a number from 0 to 9e12",
+    "status": """complete, diverged, failed, stopped or missing, or a tool's word for one of them; \
+--columns status= leaves the column out""",
+    **dict.fromkeys(
+        SPLITS,
+        """a number of a single run (no mean), with a decimal point and without marks of thousands, \
+with the sign % behind all values or none, `nan` where the run diverged, or nothing""",
+    ),
+}
+"""Fields that can be read, by meaning."""
+_PREFIXED = r"(?i)^([^\W\d][^\d.]*)(\d*\.?\d+(?:e-\d+)?)$"
+"""`lr=0.1`, `seed_3`; what 1e4 is behind a prefix is open, as it may stand for 1e-4."""
+_GROUPED = r"[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+"
+"""A number with marks of thousands that are no decimal commas, as a point follows them."""
+_NO_POINT = r"0\d+"
+"""A rate without its decimal point, as in `lr001`."""
+_NAMES = rf"0\d+|\d{{{LABEL_DIGITS + 1},}}"
+"""Digits that are a name, as of an id or a date."""
+HALF = 0.5
+ALL = "all"
+"""The model or variant of a table that names none; the task is then named as the file."""
+Texts = pd.Series  # of str
 
 
-@dataclass
-class Remarks:
-    """Sentences on how a table was read, by what they are about."""
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The rows of a table."""
 
-    notes: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    """Variants without a learning rate, which the verdict names, too."""
-    warnings: list[str] = field(default_factory=list)
-    """Doubts about every result, which the terminal shows first."""
+    values: pd.DataFrame
+    """A column for each meaning, `where` (`FILE:LINE`), and `loss`: the largest one; infinite where the run diverged.
 
-
-def decisive(columns: Container[str]) -> str:
-    """Return the split that selects: `validation`, or `test` where there is no validation data."""
-    return "validation" if "validation" in columns else "test"
+    Values of splits are NaN where nothing was measured, and infinite where the run diverged.
+    """
+    settings: pd.DataFrame
+    """Texts of the columns without a meaning that may be settings."""
+    left_out: Sequence[str]
+    """Sentences on variants without a learning rate."""
+    mistakes: Sequence[str]
 
 
 def only(table: TableFile, where: Sequence[str]) -> TableFile:
@@ -62,81 +96,218 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
         differs, name = name.endswith("!"), name.removesuffix("!").strip()
         if name not in frame:
             raise UserError(f"--where {text}: {unknown('column', name, map(str, frame))}")
-        texts = mapped(frame[name].str.strip(), as_number)
-        frame = frame[texts.eq(as_number(wanted.strip())) != differs]
+        fields = pd.Series([wanted, *frame[name]]).str.strip()
+        is_wanted = alike(fields).eq(alike(fields)[0]).to_numpy()[1:]
+        frame = frame[is_wanted != differs]
     if frame.empty:
         raise UserError(f"--where {' '.join(where)}: no row of {table.path} is left")
     return replace(table, frame=frame)
 
 
-def rows_of(contract: Contract, remarks: Remarks) -> pd.DataFrame:
-    """Read the rows of a table; raises UserError with every mistake.
-
-    Returns a frame with a column for each meaning, `where` (`FILE:LINE`), `diverged`, and those of `SETTING` and
-    `LOSS`. A task, model, variant and learning rate are always there. Values are NaN where there is none.
-    """
-    frame = _with_values(contract, _with_rates(contract, contract.rows, remarks))
-    if "variant" not in frame and "model" in frame:  # what is compared is called a variant
-        frame = frame.rename(columns={"model": "variant"})
-    names_missing = {"task": stem_of(contract.table.path), "model": ALL, "variant": ALL}
-    frame = frame.assign(
-        **{role: name for role, name in names_missing.items() if role not in frame}
+def rows_of(table: TableFile, columns: Columns, unused: Sequence[Column]) -> Rows:
+    """Read the rows of a table; `unused`: its columns without a meaning."""
+    has_metric = bool(columns.keys() & {"validation", "test"})
+    settings = [column for column in unused if _may_be_setting(column, has_metric)]
+    losses = [column for column in unused if column.metric == "loss"]
+    texts = pd.DataFrame(
+        {role: _texts(role, named) for role, named in columns.items() if role != "ignored"},
+        table.frame.index,
     )
-    _refuse_spellings(frame)
-    return frame.reset_index(drop=True)
+    texts = texts.reset_index(names="where")
+    texts, left_out = _with_rates(texts, columns)
+    values, mistakes = _values(texts, columns)
+    splits = splits_in(values)
+    is_infinite = np.isinf(values[splits])
+    values = values.assign(
+        **values[splits].mask(is_infinite),
+        diverged=is_infinite.get(decisive(splits), default=False),
+        loss=_largest([column.texts.reset_index(drop=True) for column in losses]),
+    )
+    frame = pd.DataFrame({column.name: alike(column.texts) for column in settings})
+    frame = frame.reset_index(drop=True).reindex(values.index)
+    return Rows(values=values, settings=frame, left_out=left_out, mistakes=mistakes)
 
 
-def _with_rates(contract: Contract, frame: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
-    """Leave out variants without any learning rate, as an untrained baseline, by name; and rows without anything."""
-    if "learning_rate" not in frame:
-        return frame
-    has_rate = mapped(frame["learning_rate"], _is_rate).astype(bool)
-    is_empty = frame[splits_in(frame)].isin([""]).all(axis=1) & ~has_rate
-    compared = next((role for role in ("variant", "model") if role in frame), None)
-    variants = frame[compared] if compared else pd.Series("", frame.index)
-    is_untrained = ~has_rate.groupby(variants).transform("any") & bool(has_rate.any())
-    if compared and (is_untrained & ~is_empty).any():
-        rows = counted(int((is_untrained & ~is_empty).sum()), "row")
-        said = JOIN.join([*contract.columns[compared], *contract.columns["learning_rate"]])
-        advice = f"--columns {shlex.quote(f'{compared}={said}')} compares all rows as they are"
-        without = listed(variants[is_untrained].unique())
-        remarks.left_out.append(f"LEFT OUT: {without}: no learning rate in {rows}; {advice}")
-    return frame[~is_untrained & ~is_empty]
+def _may_be_setting(column: Column, has_metric: bool) -> bool:
+    """Return whether a column without a meaning may be a setting: it was not measured, and does not number the rows."""
+    texts = column.texts
+    differs = 2 * column.num_values > len(texts)
+    is_index = column.name == "#1" and texts.tolist() == list(map(str, range(len(texts))))
+    if "about" in column.kinds or is_index:
+        return False
+    if "time" in column.kinds:  # a limit of the time is the same in many rows
+        return not differs
+    if column.is_measurement and column.is_numeric:
+        return False
+    may_be_metric = column.split or (differs and column.is_numeric)
+    return has_metric or not may_be_metric
 
 
-def _is_rate(text: str) -> bool:
-    """Return whether a field has a learning rate, right or wrong; a rate of 0 is no training."""
-    return not is_nothing(text) and not (is_number(text) and float(text) == 0)
+def _largest(losses: Sequence[Texts]) -> pd.Series[float] | float:
+    """Return the largest loss in each row; one that is NaN in most rows was not measured."""
+    measured = [_measured(texts)[0] for texts in losses]
+    known = [values for values in measured if np.isinf(values).mean() <= HALF]
+    return pd.concat(known, axis=1).max(axis=1) if known else math.nan
 
 
-def _with_values(contract: Contract, frame: pd.DataFrame) -> pd.DataFrame:
-    """Turn texts into values; raises UserError with every mistake."""
-    mistakes = []
-    for meaning in [meaning for meaning in contract.columns if meaning in frame]:
-        name = contract.columns[meaning][0]
-        values = mapped(frame[meaning], partial(parsed, meaning))
-        is_wrong = [isinstance(value, ValueError) for value in values]
-        for row in frame.index[is_wrong]:
-            way = f"to leave such rows out: --where {shlex.quote(f'{name}!={frame[meaning][row]}')}"
-            mistakes.append((row, f"{frame['where'][row]}: {name}: {values[row]}; {way}"))
-        frame = frame.assign(**{meaning: values})
-    raise_mistakes([mistake for _, mistake in sorted(mistakes)])
-    splits = splits_in(frame)
-    losses = beside(frame, LOSS)
-    frame = frame.assign(**frame[losses].apply(_losses))
-    measured = frame[splits].astype(float)
-    is_infinite = np.isinf(measured)
-    frame = frame.assign(diverged=is_infinite[decisive(splits)])
-    frame[splits] = measured.mask(is_infinite)
-    if "learning_rate" not in frame:
-        frame["learning_rate"] = UNTUNED
-    return frame.infer_objects()
+def _texts(meaning: str, columns: Sequence[Column]) -> Texts:
+    """Return the fields of a meaning: several columns as one label, numbers without what all begin with."""
+    if meaning in SPLITS:
+        texts = columns[0].texts.str.strip()
+        is_grouped = texts.str.fullmatch(_GROUPED)
+        return _without_percent(texts.mask(is_grouped, texts.str.replace(",", "")))
+    first, *others = [_label(meaning, column, is_only=len(columns) == 1) for column in columns]
+    for labels in others:
+        comma = (first.ne("") & labels.ne("")).map({True: ", ", False: ""})
+        first = first + comma + labels
+    if meaning in (*LABELS, "status"):
+        return first
+    if others:
+        return pd.Series(pd.factorize(first, sort=True)[0], first.index).astype(str)
+    return _without_prefix(first)
 
 
-def _losses(texts: pd.Series[str]) -> pd.Series[float]:
-    """Return losses as numbers; infinite: the run diverged there."""
-    written = texts.str.strip().str.lower().replace("nan", "inf")
-    return pd.to_numeric(written, errors="coerce")
+def _label(meaning: str, column: Column, *, is_only: bool) -> Texts:
+    """Return labels such as `adam` or `gamma=0.9`: numbers need the name of their column, and texts do not."""
+    labels = alike(mapped(column.texts, printable))
+    is_plain = is_only and column.role == meaning
+    if is_plain or meaning not in NAMED or not column.is_numeric:
+        return labels
+    return labels.where(labels.eq(""), f"{plain(column.name)}=" + labels)
+
+
+def _with_rates(texts: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, list[str]]:
+    """Leave out variants without any learning rate, as an untrained baseline, by name; and rows without anything.
+
+    A rate of 0 is no training.
+    """
+    if "learning_rate" not in texts:
+        return texts, []
+    rates = texts["learning_rate"]
+    has_rate = ~is_nothing(rates) & pd.to_numeric(rates, errors="coerce").ne(0)
+    has_row = has_rate | texts[splits_in(texts)].ne("").any(axis=1)
+    compared = next((role for role in ("variant", "model") if role in texts), None)
+    variants = texts[compared] if compared else pd.Series("", texts.index)
+    is_trained = has_rate.groupby(variants).transform("any") | (not has_rate.any())
+    kept = texts[is_trained & has_row]
+    left = variants[~is_trained & has_row]
+    if compared is None or left.empty:
+        return kept, []
+    names = JOIN.join(column.name for column in columns[compared] + columns["learning_rate"])
+    advice = f"--columns {shlex.quote(f'{compared}={names}')} compares all rows as they are"
+    rows = counted(len(left), "row")
+    return kept, [f"LEFT OUT: {listed(left.unique())}: no learning rate in {rows}; {advice}"]
+
+
+def _values(texts: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, list[str]]:
+    """Return texts as values, and every mistake in them in the order of the rows."""
+    values, mistakes = texts.copy(), list[tuple[int, str]]()
+    for meaning in columns.keys() & {*texts}:
+        values[meaning], is_wrong = _parsed(meaning, texts[meaning])
+        name = columns[meaning][0].name
+        for row, text in texts[meaning][is_wrong].items():
+            got = f"{texts['where'][row]}: {name}: got {text[:60]!r}, want {_WANTED[meaning]}"
+            way = f"to leave such rows out: --where {shlex.quote(f'{name}!={text}')}"
+            mistakes.append((row, f"{got}; {way}"))
+    return values, [mistake for _, mistake in sorted(mistakes)]
+
+
+def _parsed(meaning: str, texts: Texts) -> tuple[pd.Series, pd.Series[bool]]:
+    """Return the values of fields with a meaning, and which fields are wrong."""
+    if meaning in LABELS:
+        return mapped(texts, _name), pd.Series(False, texts.index)
+    if meaning in SPLITS:
+        return _measured(texts)
+    if meaning == "status":
+        words = texts.str.lower().str.replace(r"^.*\.|[_ ]by[_ ].*", "", regex=True)
+        states = words.str.replace(" ", "_").map(STATUS)
+        return states, states.isna()
+    numbers = pd.to_numeric(texts, errors="coerce")
+    if meaning == "step":
+        numbers = numbers.mask(is_nothing(texts), 0)
+    is_wrong = ~numbers.between(*_LIMITS[meaning])
+    if meaning == "learning_rate":
+        rounded = numbers.map(f"{{:.{RATE_DIGITS - 1}e}}".format).astype(float)
+        return rounded, is_wrong | texts.str.fullmatch(_NO_POINT)
+    if meaning == "seed":  # whole numbers of many digits are no floats
+        exact = texts.mask(is_wrong, "0").map(Decimal)
+        return exact.map(int), is_wrong | (exact % 1).ne(0)
+    return numbers, is_wrong
+
+
+def _measured(texts: Texts) -> tuple[pd.Series[float], pd.Series[bool]]:
+    """Return values, and which fields are wrong; infinite: the run diverged; NaN: nothing was measured."""
+    numbers = pd.to_numeric(texts, errors="coerce").astype(float)
+    is_lost = texts.str.strip().str.lower().eq("nan") | (numbers.abs() > MOST_VALUE)
+    return numbers.mask(is_lost, math.inf), numbers.isna() & ~is_nothing(texts)
+
+
+def _name(text: str) -> str:
+    """Return a name as reports write it; a very long one keeps apart from others by a checksum."""
+    name = as_written(text) or "none"
+    if len(name) <= MOST_NAME:
+        return name
+    return f"{name[: MOST_NAME - 12]}... {sha256(name.encode()).hexdigest()[:8]}"
+
+
+def mapped(texts: Texts, function: Callable[[str], str]) -> Texts:
+    """Apply a function once to each different text."""
+    return texts.map({text: function(text) for text in texts.unique()})
+
+
+def alike(texts: Texts) -> Texts:
+    """Write numbers that are equal alike; other texts, and whole numbers that are long or begin with 0, as they are."""
+    different = pd.Series(texts.unique(), dtype=object).str.strip()
+    numbers = pd.to_numeric(different, errors="coerce")
+    is_name = numbers.isna() | different.str.fullmatch(_NAMES)
+    written = different.where(is_name, numbers.map(f"{{:.{LABEL_DIGITS}g}}".format))
+    return texts.map(dict(zip(texts.unique(), written, strict=True)))
+
+
+def _without_percent(texts: Texts) -> Texts:
+    """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
+    if not (texts.str.endswith("%") | is_nothing(texts)).all():
+        return texts
+    fractions = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce") / 100
+    return texts.where(fractions.isna(), fractions.astype(str))
+
+
+def _without_prefix(texts: Texts) -> Texts:
+    """Return the numbers 0, 1 of `seed_0`, `seed_1`; texts as they are where they do not all begin alike."""
+    known = pd.Series(texts[~is_nothing(texts)].unique(), dtype=object)
+    parts = known.str.extract(_PREFIXED)
+    if parts[0].isna().any() or parts[0].str.lower().nunique() != 1:
+        return texts
+    return texts.map(dict(zip(known, parts[1], strict=True))).fillna(texts)
+
+
+def decisive(columns: Container[str]) -> str:
+    """Return the split that selects: `validation`, or `test` where there is no validation data."""
+    return "validation" if "validation" in columns else "test"
+
+
+def splits_in(rows: pd.DataFrame) -> list[str]:
+    """Return the splits that have values."""
+    return [split for split in SPLITS if split in rows]
+
+
+def completed(table: TableFile, rows: Rows) -> pd.DataFrame:
+    """Return values with a task, model, variant, rate, status and step; raises UserError with every mistake."""
+    raise_mistakes(rows.mistakes)
+    values = rows.values
+    if "variant" not in values:  # what is compared is called a variant
+        values = values.rename(columns={"model": "variant"})
+    defaults = {
+        "task": stem_of(table.path),
+        "model": ALL,
+        "variant": ALL,
+        "learning_rate": UNTUNED,
+        "status": "complete",
+        "step": 0,
+    }
+    values = pd.DataFrame({**defaults, **values}, values.index)
+    _refuse_spellings(values)
+    return values
 
 
 def _refuse_spellings(rows: pd.DataFrame) -> None:
@@ -149,16 +320,3 @@ def _refuse_spellings(rows: pd.DataFrame) -> None:
         first, second = names[seen.eq(seen[seen.duplicated()].iloc[0])][:2]
         advice = "write one name, or two that differ in more than capitals"
         raise UserError(f"{role} has {first!r} and {second!r}: one or two? {advice}")
-
-
-def whole_steps(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
-    """Count steps in thousandths of the table's own unit where they have fractions, as those of epochs may."""
-    if "step" not in rows:
-        return rows
-    steps = rows["step"].astype(float)
-    if (steps % 1).any():
-        steps = (PARTS * steps).round()
-        remarks.notes.append(
-            f"steps have fractions: in the report a step is 1/{PARTS} of the table's"
-        )
-    return rows.assign(step=steps.astype("int64"))

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.record.columns import in_range
 from lr_sweep.analysis.record.study import StudyInfo
-from lr_sweep.analysis.statistics.selection.best import CELL
+from lr_sweep.analysis.statistics.selection.best import CELL, RATE
 from lr_sweep.analysis.statistics.selection.summary import StudySummary, summarise
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 
 from .names import SPLITS
-from .rows import Remarks, decisive
+from .rows import HALF, decisive, splits_in
 from .table_file import raise_mistakes
-from .text_rows import LOSS, beside, splits_in
 
-RATE = [*CELL, "learning_rate"]
-"""The columns that name a learning rate of a cell."""
 RUN = [*RATE, "seed"]
 """The columns that name a run."""
 MOST_RATES = 2000
 """Learning rates in a table; a column of results has more."""
+PARTS = 1000
+"""Steps of the report for a step of a table whose steps have fractions."""
 ADVICE = (
     "name what tells the runs apart, as by --columns seed=..., run=... or variant=A+B, "
     "or leave one out, as by --where STATE!=crashed"
 )
+
+
+@dataclass
+class Remarks:
+    """Sentences on how a table was read, by what they are about."""
+
+    notes: list[str] = field(default_factory=list)
+    left_out: Sequence[str] = ()
+    """Variants without a learning rate, which the verdict names, too."""
+    warnings: list[str] = field(default_factory=list)
+    """Doubts about every result, which the terminal shows first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +53,8 @@ class Runs:
     curves: pd.DataFrame
     rows: pd.DataFrame
     """Those of the table, with their run ids."""
+    settings: pd.DataFrame
+    """Texts of columns without a meaning, by the index of the rows."""
     remarks: Remarks
 
     def summary(self) -> StudySummary:
@@ -49,12 +62,12 @@ class Runs:
         return summarise(self.wanted, self.ended, self.curves, self.info.metric)
 
 
-def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: Remarks) -> Runs:
-    """Group the rows of `rows_of` into runs; raises UserError for rows that contradict each other, with their lines."""
+def runs_of(rows: pd.DataFrame, settings: pd.DataFrame, info: StudyInfo, remarks: Remarks) -> Runs:
+    """Group the rows of a table into runs; raises UserError for rows that contradict each other, with their lines."""
     if (number := rows["learning_rate"].nunique()) > MOST_RATES:
         most = f"want at most {MOST_RATES}: is its column that of a result?"
         raise UserError(f"learning_rate has {number:,} values, {most}")
-    rows = rows.assign(status=rows.get("status", "complete"), step=rows.get("step", 0))
+    rows = _with_whole_steps(rows, remarks)
     rows = _merged(_without_copies(rows, remarks))
     rows = _with_seeds(rows, remarks)
     _refuse_conflicts(rows)
@@ -64,7 +77,13 @@ def runs_of(rows: pd.DataFrame, info: StudyInfo, remarks: Remarks) -> Runs:
     rows = _with_single_tests(rows, remarks)
     wanted, ended = _wanted_and_ended(rows)
     return Runs(
-        info=info, wanted=wanted, ended=ended, curves=_curves(rows), rows=rows, remarks=remarks
+        info=info,
+        wanted=wanted,
+        ended=ended,
+        curves=_curves(rows),
+        rows=rows,
+        settings=settings,
+        remarks=remarks,
     )
 
 
@@ -80,11 +99,22 @@ def _curves(rows: pd.DataFrame) -> pd.DataFrame:
     return curves
 
 
+def _with_whole_steps(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
+    """Count steps in thousandths of the table's own unit where they have fractions, as those of epochs may."""
+    steps = rows["step"]
+    if (steps % 1).any():
+        steps = (PARTS * steps).round()
+        remarks.notes.append(
+            f"steps have fractions: in the report a step is 1/{PARTS} of the table's"
+        )
+    return rows.assign(step=steps.astype("int64"))
+
+
 def _without_copies(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
     """Leave out rows that equal an earlier one of their seed in all that was measured: one run that is there twice."""
     if "seed" not in rows:  # values of repeats may be equal by chance
         return rows
-    columns = [*RUN, "step", "status", "diverged", *splits_in(rows), *beside(rows, LOSS)]
+    columns = [*RUN, "step", "status", "diverged", "loss", *splits_in(rows)]
     is_copy = rows.duplicated(columns)
     if is_copy.any():
         what = counted(int(is_copy.sum()), "row")
@@ -117,8 +147,8 @@ def _merged(rows: pd.DataFrame) -> pd.DataFrame:
     are_apart = groups[splits_in(rows)].transform("count").le(1).all(axis=1)
     is_alike = groups["status"].transform("nunique").eq(1)
     fits = are_apart & is_alike & ~groups["diverged"].transform("any")
-    whole = rows[fits].groupby(key, sort=False, as_index=False).first()
-    return pd.concat([whole, rows[~fits]], ignore_index=True)[rows.columns]
+    first = groups.transform("first").assign(**rows[key])
+    return first.where(fits, rows)[~(fits & rows.duplicated(key))]
 
 
 def _refuse_conflicts(rows: pd.DataFrame) -> None:
@@ -137,14 +167,11 @@ def _refuse_conflicts(rows: pd.DataFrame) -> None:
 
 def _until_diverged(rows: pd.DataFrame, remarks: Remarks) -> pd.DataFrame:
     """Leave out the values of a run from where it diverged on."""
-    by_step = rows.sort_values("step").groupby("run_id")
-    for column in beside(rows, LOSS):
-        last = rows["run_id"].map(by_step[column].last())
-        is_lost = np.isinf(rows[column]) & np.isinf(last)
-        number, name = rows["run_id"][is_lost].nunique(), column.removeprefix(LOSS)
-        if 0 < number <= by_step.ngroups / 2:  # of most runs it was not measured
-            rows.loc[is_lost, "diverged"] = True
-            remarks.notes.append(f"{number} runs diverged by {name}, which is NaN at their end")
+    last = rows.sort_values("step").groupby("run_id")["loss"].last()
+    lost = last.index[np.isinf(last)]
+    if 0 < len(lost) <= HALF * len(last):  # of most runs it was not measured
+        rows["diverged"] |= rows["run_id"].isin(lost) & np.isinf(rows["loss"])
+        remarks.notes.append(f"{len(lost)} runs diverged by their loss, which is NaN at their end")
     diverged_steps = rows["step"].where(rows["diverged"])
     first = diverged_steps.groupby(rows["run_id"]).transform("min")
     splits = splits_in(rows)

@@ -8,13 +8,12 @@ from dataclasses import replace
 import pandas as pd
 
 from lr_sweep.analysis.statistics.checks.finding import CheckFinding, Level, finding_of
-from lr_sweep.analysis.statistics.selection.best import each_cell, rounded, tuples_in
+from lr_sweep.analysis.statistics.selection.best import RATE, each_cell, rounded, tuples_in
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import rate_text
 
 from .names import is_setting, listed, plain
-from .runs import RATE, Runs
-from .text_rows import SETTING, beside
+from .runs import Runs
 
 MOST_NAMED = 10
 """Variants whose chosen settings are named."""
@@ -72,27 +71,32 @@ def _apart(frame: pd.DataFrame, settings: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def settings_findings(rows: pd.DataFrame) -> Iterator[CheckFinding]:
+def settings_findings(runs: pd.DataFrame, settings: pd.DataFrame) -> Iterator[CheckFinding]:
     """Find settings without a meaning that differ between the learning rates of a variant.
 
     As where a search draws all settings at once: what is better may be due to any of them.
     """
-    runs = rows.drop_duplicates("run_id").sort_values("learning_rate", kind="stable")
-    settings = [name for name in beside(runs, SETTING) if not plain(name).endswith("step")]
     for cell, cell_runs in each_cell(runs):
-        moved = [name for name in settings if _moves(cell_runs, name)]
+        rates = cell_runs["learning_rate"].sort_values(kind="stable")
+        moved = [
+            name
+            for name in settings
+            if not plain(name).endswith("step") and _moves(settings[name][rates.index], rates)
+        ]
         if moved:
-            names = listed(name.removeprefix(SETTING) for name in moved)
-            text = f"its learning rates differ in {names} as well: what is better may be due to any"
+            text = f"its learning rates differ in {listed(moved)} as well"
             # What single runs differ in may be a result of theirs.
-            is_sure = not cell_runs["learning_rate"].is_unique or is_setting(names)
+            is_sure = not rates.is_unique or is_setting(moved[0])
             level: Level = "problem" if is_sure else "note"
-            yield finding_of(cell, CHECK, level, text, "vary the learning rate alone")
+            advice = "vary the learning rate alone"
+            yield finding_of(
+                cell, CHECK, level, f"{text}: what is better may be due to any", advice
+            )
 
 
-def _moves(runs: pd.DataFrame, name: str) -> bool:
+def _moves(texts: pd.Series[str], rates: pd.Series[float]) -> bool:
     """Return whether a setting has one value at each learning rate, and neither follows the rate nor stays."""
-    values = runs.groupby("learning_rate")[name].agg(["nunique", "first"])
+    values = texts.groupby(rates).agg(["nunique", "first"])
     numbers = pd.to_numeric(values["first"], errors="coerce")
     follows = numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing
     return bool(values["nunique"].le(1).all() and values["first"].nunique() > 1 and not follows)

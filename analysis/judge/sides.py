@@ -24,11 +24,10 @@ from lr_sweep.common.limits import Positive
 from lr_sweep.common.text import counted, rate_text
 
 from .judge import runs_read
-from .limits import read_bounded
 from .names import SPLITS, listed
 from .reading import Reading, validated
 from .runs import Runs
-from .table_file import TableFile
+from .table_file import TableFile, read_bounded
 
 MOST_VALUE = 1e30
 Value = Annotated[float, Interval(ge=-MOST_VALUE, le=MOST_VALUE)]

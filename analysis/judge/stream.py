@@ -16,9 +16,9 @@ from lr_sweep.analysis.statistics.comparisons.sequential import NUM_SEEDS, next_
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.limits import Count
 
-from .limits import read_bounded
 from .reading import validated
 from .sides import Side, Value, check_pairs
+from .table_file import read_bounded
 
 Level = Annotated[float, Interval(gt=0, le=0.5)]
 

@@ -16,12 +16,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lr_sweep.analysis.judge.limits import check_folder, read_bounded
-from lr_sweep.analysis.judge.table_file import TableFile, damage_named, table_of_rows
+from lr_sweep.analysis.judge.table_file import (
+    TableFile,
+    check_folder,
+    damage_named,
+    read_bounded,
+    table_of_rows,
+)
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, load_yaml
 
-from .labels import flat_settings
+from .nested import flat_settings
 
 WAY_OUT = "write its runs as a CSV file"
 METRICS = "metrics"

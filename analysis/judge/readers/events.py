@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lr_sweep.analysis.judge.limits import with_settings
 from lr_sweep.analysis.judge.names import SETTING
-from lr_sweep.analysis.judge.table_file import TableFile, table_of_rows
+from lr_sweep.analysis.judge.table_file import TableFile, table_of_rows, with_settings
 from lr_sweep.common.files import Fields
 
 EVENTS = "events.out.tfevents"

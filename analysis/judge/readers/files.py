@@ -14,8 +14,15 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 
-from lr_sweep.analysis.judge.limits import MOST_BYTES, check_size, read_bounded, unpacked
-from lr_sweep.analysis.judge.table_file import TableFile, damage_named, table_of_rows
+from lr_sweep.analysis.judge.table_file import (
+    MOST_BYTES,
+    TableFile,
+    check_size,
+    damage_named,
+    read_bounded,
+    table_of_rows,
+    unpacked,
+)
 from lr_sweep.common.errors import UserError, file_like
 from lr_sweep.common.files import open_plain
 from lr_sweep.common.text import counted

@@ -11,12 +11,14 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from lr_sweep.analysis.judge.limits import check_folder, files_below, read_bounded
 from lr_sweep.analysis.judge.table_file import (
     TableFile,
+    check_folder,
     damage_named,
+    files_below,
     joined,
     raise_mistakes,
+    read_bounded,
     table_of_rows,
     without_values,
 )
@@ -26,8 +28,7 @@ from lr_sweep.common.files import Fields
 from .databases import is_mlflow_run, read_mlflow_folder
 from .events import EVENTS, event_table
 from .files import read_file
-from .labels import flat_settings, settings_in
-from .nested import yaml_content
+from .nested import flat_settings, settings_in, yaml_content
 
 TRIAL, STATE, EVENT_FILE = "trial.json", "trainer_state.json", f"*{EVENTS}*"
 FORMATS = {

@@ -12,22 +12,56 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections import defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lr_sweep.analysis.judge.fields import is_number
-from lr_sweep.analysis.judge.limits import with_settings
-from lr_sweep.analysis.judge.names import SETTING
-from lr_sweep.analysis.judge.table_file import TableFile, table_of_rows
+from lr_sweep.analysis.judge.names import SETTING, is_number, is_setting
+from lr_sweep.analysis.judge.table_file import TableFile, table_of_rows, with_settings
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import Fields, load_yaml
+from lr_sweep.common.files import Fields, ReadFields, load_yaml
 
-from .labels import flat_settings, settings_in
+SCALAR, CURVE, ROWS, LABELS = "scalar", "curve", "rows", "labels"
+"""Kinds of values."""
+LIST, INDEX = "list", "index"
+"""Columns: which of several lists, and the position in one of numbers."""
+MOST_LABEL = 2000
+"""Characters of a name that are searched; file systems allow 255."""
+_TRIAL = re.compile(r"^.*_[0-9a-f]{5,8}_\d{5}_\d+_|_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\w*")
+"""Text around the settings in Ray's name of a trial: its id, and the time."""
+_PAIR = re.compile(
+    r"(?:^|[\s,;/]|(?<=\d)_)\+*([A-Za-z][\w.-]*)=['\"]?([^\s,;/='\"]+?)['\"]?"
+    r"(?=$|[\s,;/]|(?<=\d)_[A-Za-z][\w.-]*=)"
+)
+"""Setting after and before a separator, or `_` behind a digit."""
 
-SCALAR, CURVE, ROWS, LABELS = "scalar", "curve", "rows", "labels"  # shapes of values
-LIST, INDEX = "list", "index"  # columns: which of several lists, and the position in one of numbers
+
+def settings_in(name: str) -> dict[str, str]:
+    """Return the pairs in a part of a path, such as `lr=0.1,seed=1`, or in a name that Ray gives a trial.
+
+    What can be read in several ways is left out: `opt=adam_lr=0.1`.
+    """
+    return dict(_PAIR.findall(_TRIAL.sub("", name[:MOST_LABEL]))) if "=" in name else {}
+
+
+def flat_settings(settings: ReadFields, above: str = SETTING) -> Fields:
+    """Return settings by the names of their columns, nested ones by the path of their keys, without private ones."""
+    flat = Fields()
+    for name, value in settings.items():
+        if above == SETTING and name[:1] == "_":
+            continue
+        path = f"{above}{name}"
+        if isinstance(value, dict) and "value" in value and value.keys() <= {"desc", "value"}:
+            value = value["value"]  # a setting of W&B
+        flat |= flat_settings(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat
+
+
+def yaml_content(text: str) -> Any:
+    """Return what YAML says as JSON has it, whatever its tags: nothing is made of them; raises as ruamel does."""
+    return json.loads(json.dumps(load_yaml(text, "rt"), default=str))
 
 
 def read_json(path: Path, text: str) -> TableFile:
@@ -48,112 +82,71 @@ def _read_lines(path: Path, text: str) -> TableFile:
     except (ValueError, RecursionError) as error:
         want = "want an object in each line, or a list of objects: remove a line that was cut"
         raise UserError(f"{path}:{number}: no JSON ({reason(error)}): {want}") from error
-    first, *others = items
-    names = {name for number in others for name in _keys(items[number])}
-    is_above = names and _keys(items[first]) and names.isdisjoint(items[first])
-    settings = flat_settings(items.pop(first), "") if is_above else {}
-    rows = [(number, row) for number in items for row in _rows(items[number], is_run=True)]
-    below = with_settings(path, settings, [row for _, row in rows])
-    return table_of_rows(path, below, "JSON lines", [number for number, _ in rows])
-
-
-def yaml_content(text: str) -> Any:
-    """Return what YAML says as JSON has it, whatever its tags: nothing is made of them; raises as ruamel does."""
-    return json.loads(json.dumps(load_yaml(text, "rt"), default=str))
+    (_, first), *below = items.items()
+    names = {name for _, item in below for name in _fields(item)}
+    is_above = names and _fields(first) and names.isdisjoint(first)
+    settings = flat_settings(first, "") if is_above else {}
+    lines = below if is_above else items.items()
+    rows = [(number, row) for number, item in lines for row in _rows(item, is_run=True)]
+    whole = with_settings(path, settings, [row for _, row in rows])
+    return table_of_rows(path, whole, "JSON lines", [number for number, _ in rows])
 
 
 def _rows_of_pandas(content: Any) -> list[Fields]:
     """Return the rows that `DataFrame.to_json` wrote, split or by columns; empty: the content has another form."""
-    columns = _keys(content)
-    if columns.keys() >= {"columns", "data"}:
-        return [dict(zip(columns["columns"], row, strict=True)) for row in columns["data"]]
-    fields = list(map(_keys, columns.values()))
-    index = list(map(str, range(len(fields[0])))) if fields else []
-    are_columns = all(list(field) == index and _shapes(field) == {SCALAR} for field in fields)
+    fields = _fields(content)
+    if fields.keys() >= {"columns", "data"}:
+        return [dict(zip(fields["columns"], row, strict=True)) for row in fields["data"]]
+    columns = list(map(_fields, fields.values()))
+    index = list(map(str, range(len(columns[0])))) if columns else []
+    are_columns = all(
+        list(column) == index and {SCALAR}.issuperset(map(_kind, column.values()))
+        for column in columns
+    )
     if not index or not are_columns:
         return []
-    rows = zip(*map(dict.values, fields), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+    rows = zip(*map(dict.values, columns), strict=True)
+    return [dict(zip(fields, row, strict=True)) for row in rows]
 
 
-def _keys(content: Any) -> Fields:
+def _fields(content: Any) -> Fields:
     return content if isinstance(content, dict) else {}
 
 
-def _rows(
-    content: Any, depth: int = 1, *, is_run: bool = False, is_inner: bool = False
-) -> list[Fields]:
+def _rows(content: Any, depth: int = 1, *, is_run: bool = False) -> list[Fields]:
     """Return the rows in any content, at least one.
 
-    `depth`: of its labels; `is_run`: an object is a row already, in which keys are names; `is_inner`: it stands beside
-    others in a larger object, so that single lists of numbers within it may be settings.
+    `depth`: of its labels; `is_run`: an object is a row already, in which keys are names.
     """
-    if _shape(content) == ROWS:
+    kind = _kind(content, is_run=is_run)
+    if kind == ROWS:
         return [row for item in content for row in _rows(item, depth, is_run=True)]
+    if kind == LABELS:
+        return [row for key, value in content.items() for row in _labelled(key, value, depth)]
     if isinstance(content, list):
         return _indexed({"value": content}) or [{}]
     if not isinstance(content, dict):
         return [{"value": content}]
-    shapes = _shapes(content)
-    if shapes == {SCALAR}:
-        is_alike = False
-    elif is_run:
-        is_alike = shapes in ({ROWS}, {LABELS})
-    else:
-        is_alike = len(shapes) == 1 and shapes != {CURVE}
-    if _are_labels(content) or (is_alike and len(content) > 1):
-        return [row for key, value in content.items() for row in _labelled(key, value, depth)]
-    if parts := _parts(content, depth, is_run):
-        return _beside(content, parts, parts)
-    curves = _curves(content)
-    if is_inner and curves != [content]:
-        curves = []
-    indexed = {next(iter(columns)): _indexed(columns) for columns in curves}
-    return _beside(content, indexed, {name for columns in curves for name in columns})
-
-
-def _parts(content: Fields, depth: int, is_run: bool) -> dict[str, list[Fields]]:
-    """Return the rows below the keys of an object: of its lists of rows or, without any, of nested objects."""
-    lists = [name for name, value in content.items() if _shape(value) == ROWS]
-    nested = lists or [name for name, value in content.items() if _keys(value)]
-    parts = {}
-    for name in nested:
-        rows = _rows(content[name], depth, is_run=is_run, is_inner=True)
-        if lists or rows != [flat_settings(content[name], "")]:
-            parts[name] = rows
-    return parts
-
-
-def _labelled(key: str, value: Any, depth: int) -> list[Fields]:
-    """Return the rows below a label."""
-    labels = {f"key{depth}": key, **flat_settings(settings_in(key))}
-    rows = _rows(value, depth + 1, is_run=SCALAR in _shapes(value))
-    return [{**labels, **row} for row in rows]
-
-
-def _beside(
-    content: Fields, parts: Mapping[str, Sequence[Fields]], used: Container[str]
-) -> list[Fields]:
-    """Return the rows of several parts of an object, each with what stands beside the parts."""
-    flat = flat_settings({name: content[name] for name in content if name not in used}, "")
+    leaves = _leaves(content, is_run=is_run)
+    kinds = {path: _kind(value, is_run=is_run) for path, value in leaves.items()}
+    wanted = ROWS if ROWS in kinds.values() else LABELS
+    nested = [path for path, kind in kinds.items() if kind == wanted]
+    parts = {path: _rows(leaves[path], depth, is_run=is_run) for path in nested}
+    used = nested
     if not parts:
-        return [flat]
-    rows = [
-        {**row, LIST: part} if len(parts) > 1 else row
-        for part, part_rows in parts.items()
-        for row in part_rows
-    ]
-    taken = {name for row in rows for name in row}
-    settings = {f"{SETTING}{name}" if name in taken else name: flat[name] for name in flat}
-    return with_settings("an object of its JSON", settings, rows)
+        curves = _curves({path: leaves[path] for path, kind in kinds.items() if kind == CURVE})
+        parts = {next(iter(columns)): _indexed(columns) for columns in curves}
+        used = [path for columns in curves for path in columns]
+    beside = {path: value for path, value in leaves.items() if path not in used}
+    return _beside(flat_settings(beside, ""), parts)
 
 
-def _curves(content: Fields) -> list[Fields]:
-    """Return lists that are equally long together; lists of texts alone are no curves."""
+def _curves(lists: Fields) -> list[Fields]:
+    """Return lists that are equally long together; settings, and lists of texts alone, are no curves."""
     curves = defaultdict[int, Fields](Fields)
-    for name, value in content.items():
-        if _shape(value) == CURVE:
-            curves[len(value)][name] = value
+    for path, values in lists.items():
+        if not is_setting(path):
+            curves[len(values)][path] = values
     return [
         columns
         for columns in curves.values()
@@ -161,25 +154,57 @@ def _curves(content: Fields) -> list[Fields]:
     ]
 
 
+def _leaves(content: Fields, above: str = "", *, is_run: bool) -> Fields:
+    """Return the values in an object by their paths, down to lists and to objects whose keys are labels."""
+    leaves = Fields()
+    for name, value in content.items():
+        is_leaf = not isinstance(value, dict) or _kind(value, is_run=is_run) == LABELS
+        path = f"{above}{name}"
+        leaves |= {path: value} if is_leaf else _leaves(value, f"{path}.", is_run=is_run)
+    return leaves
+
+
+def _labelled(key: str, value: Any, depth: int) -> list[Fields]:
+    """Return the rows below a label."""
+    labels = {f"key{depth}": key, **flat_settings(settings_in(key))}
+    is_run = SCALAR in map(_kind, _fields(value).values())
+    return [{**labels, **row} for row in _rows(value, depth + 1, is_run=is_run)]
+
+
+def _beside(fields: Fields, parts: Mapping[str, Sequence[Fields]]) -> list[Fields]:
+    """Return the rows of several parts of an object, each with the fields that stand beside the parts."""
+    if not parts:
+        return [fields]
+    rows = [
+        {**row, LIST: part} if len(parts) > 1 else row
+        for part, part_rows in parts.items()
+        for row in part_rows
+    ]
+    taken = {name for row in rows for name in row}
+    settings = {f"{SETTING}{name}" if name in taken else name: fields[name] for name in fields}
+    return with_settings("an object of its JSON", settings, rows)
+
+
 def _indexed(columns: Fields) -> list[Fields]:
     rows = enumerate(zip(*columns.values(), strict=True))
     return [{INDEX: place, **dict(zip(columns, row, strict=True))} for place, row in rows]
 
 
-def _are_labels(content: Fields) -> bool:
-    return content != {} and all(is_number(key.strip()) or settings_in(key) for key in content)
-
-
-def _shapes(content: Any) -> set[str]:
-    return set(map(_shape, _keys(content).values()))
-
-
-def _shape(value: Any) -> str:
-    """Return the kind of a value; objects with the same keys are of one kind."""
+def _kind(value: Any, *, is_run: bool = False) -> str:
+    """Return the kind of a value; objects with the same keys are of one kind, as are empty ones."""
     if isinstance(value, list):
         kinds = set(map(type, value))
+        if kinds == {dict}:
+            return ROWS
         is_curve = len(value) > 1 and kinds.isdisjoint({dict, list})
-        return ROWS if kinds == {dict} else CURVE if is_curve else SCALAR
-    if not isinstance(value, dict):
+        return CURVE if is_curve else SCALAR
+    if not isinstance(value, dict) or not value:
         return SCALAR
-    return LABELS if _are_labels(value) else f"keys {sorted(value)}"
+    kinds = set(map(_kind, value.values()))
+    are_alike = kinds in ({ROWS}, {LABELS}) or (
+        not is_run and len(kinds) == 1 and kinds.isdisjoint({SCALAR, CURVE})
+    )
+    are_labels = all(is_number(key.strip()) or settings_in(key) for key in value)
+    if are_labels or (are_alike and len(value) > 1):
+        return LABELS
+    return f"keys {sorted(value)}"

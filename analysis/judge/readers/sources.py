@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lr_sweep.analysis.judge.limits import unpacked
-from lr_sweep.analysis.judge.table_file import TableFile, damage_named
+from lr_sweep.analysis.judge.table_file import TableFile, damage_named, unpacked
 from lr_sweep.common.errors import UserError
 
 from .files import read_file, table_of_content

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from lr_sweep.analysis.judge.fields import is_number
-from lr_sweep.analysis.judge.limits import MOST_TEXT, check_size
-from lr_sweep.analysis.judge.names import SETTING, words_of
+from lr_sweep.analysis.judge.names import SETTING, is_number, words_of
 from lr_sweep.analysis.judge.table_file import (
     MOST_NAME,
+    MOST_TEXT,
     TableFile,
+    check_size,
     raise_mistakes,
     table_of_rows,
 )

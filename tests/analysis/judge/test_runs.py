@@ -95,7 +95,7 @@ underscores | variant,lr,seed,val_loss | a,0.3,0,5_0 | table.csv:2: val_loss: go
 other digits | variant,lr,seed,val_loss | a,0.3,0,\uff15 | table.csv:2: val_loss: got '\uff15', want a number
 an underscore in a rate | variant,lr,seed,val_loss | a,1_0,0,5 | table.csv:2: lr: got '1_0'
 decimal commas | lr;seed;val_loss | 1e-3;0;1,5 1e-2;0;2,5 | with a decimal point
-thousands | lr;seed;val_loss | 1e-3;0;1,234 1e-2;0;2,345 | with a decimal point, and without marks of thousands
+thousands | lr;seed;val_loss | 1e-3;0;1,234 1e-2;0;2,345 | with a decimal point and without marks of thousands
 two prefixes | variant,lr,seed,val_loss | a,0.3,seed_0,0.9 a,0.3,run_1,0.9 | table.csv:2: seed: got 'seed_0', want a
   whole number
 fractions and percents | lr,seed,val_acc,test_acc | 0.3,0,0.9,89 0.1,0,0.8,79 | a fraction in some places and

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lr_sweep.analysis.judge.readers.files import table_of_content
-from lr_sweep.analysis.judge.readers.labels import flat_settings, settings_in
+from lr_sweep.analysis.judge.readers.nested import flat_settings, settings_in
 from lr_sweep.common.errors import UserError
 from lr_sweep.tests.support.judged import cases
 from lr_sweep.tests.support.tables import shown_columns
@@ -24,8 +24,8 @@ fields of one name | {"lr": 1, "log": [{"lr": 2}, {"acc": 3}]} | config.lr: 1 1;
 several lists | {"a": [{"x": 1}], "b": [{"x": 2}, {"y": 3}], "lr": 0.1} | lr: 0.1 0.1 0.1; x: 1 2 -; list: a b b; y: -
   - 3
 curves | [{"lr": 0.1, "val": [0.5, 0.75], "train": [4, 2]}] | lr: 0.1 0.1; index: 0 1; val: 0.5 0.75; train: 4 2
-a history of curves | {"lr": 0.1, "of": {"val": [0.5, 0.75], "train": [4, 2]}} | lr: 0.1 0.1; index: 0 1; val: 0.5
-  0.75; train: 4 2
+a history of curves | {"lr": 0.1, "of": {"val": [0.5, 0.75], "train": [4, 2]}} | lr: 0.1 0.1; index: 0 1; of.val:
+  0.5 0.75; of.train: 4 2
 curves of several lengths, as of DeepOBS | {"params": {"lr": 0.1, "betas": [0.9, 0.99]}, "valid": [5, 4], "batches":
   [9, 8, 7]} | params.lr: 0.1 0.1 0.1 0.1 0.1; params.betas: [0.9, 0.99] [0.9, 0.99] [0.9, 0.99] [0.9, 0.99] [0.9,
   0.99]; index: 0 1 0 1 2; valid: 5 4 - - -; list: valid valid batches batches batches; batches: - - 9 8 7
