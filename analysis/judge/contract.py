@@ -76,7 +76,8 @@ def contract_of(table: TableFile, reading: Reading) -> Contract:
     certain = {meaning: columns for meaning, columns in possible.items() if len(columns) == 1}
     columns = {meaning: named for meaning in MEANINGS if (named := (certain | given).get(meaning))}
     unused = [column for column in free if [column] not in certain.values()]
-    metric, *_ = [*columns.get("validation", []), *columns.get("test", []), Column("", pd.Series())]
+    measured = columns.get("validation") or columns.get("test")
+    metric = measured[0] if measured else Column("", pd.Series())
     ways = (reading.higher_is_better, table.higher_is_better, metric.higher_is_better)
     contract = Contract(
         table=table,
@@ -174,8 +175,10 @@ def _doubts_of_rows(contract: Contract, in_doubt: Sequence[str]) -> Iterator[Dou
         way = f"name the rate that runs were started with, or write learning_rate=,ignored={rate}"
         numbered = f"or, if {steps} numbers runs, write step="
         yield Doubt(f"{text}: {way}; {numbered}", f"learning_rate={OPEN}")
-    parts = [settings[name] for name in [*differing, *in_doubt] if name in settings]
-    num_repeats = int(_groups(rows, *CELL, "step", parts=parts).duplicated(keep=False).sum())
+    parts = settings.filter(items=[*differing, *in_doubt])
+    parts.columns = range(len(parts.columns))
+    cells = parts.assign(cell=_groups(rows, *CELL, "step"))
+    num_repeats = int(cells.duplicated(keep=False).sum())
     if not num_repeats:
         return
     if contract.rows_are_seeds and "step" in columns and rows["step"].nunique() > 1:
@@ -214,8 +217,8 @@ def _has_schedule(rows: pd.DataFrame) -> bool:
 
 def _measured(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a value of the metric; all rows, if it is not known."""
-    values = [split for split in ("validation", "test") if split in rows]
-    return rows[rows[values].notna().any(axis=1) | rows["diverged"]] if values else rows
+    values = rows.filter(items=["validation", "test"])
+    return rows if values.empty else rows[values.notna().any(axis=1) | rows["diverged"]]
 
 
 def _differing(settings: pd.DataFrame, groups: pd.Series[int]) -> list[str]:
@@ -223,11 +226,7 @@ def _differing(settings: pd.DataFrame, groups: pd.Series[int]) -> list[str]:
     return [name for name in settings if settings[name].groupby(groups).nunique().gt(1).any()]
 
 
-def _groups(
-    rows: pd.DataFrame, *roles: str, parts: Sequence[pd.Series[str]] = ()
-) -> pd.Series[int]:
-    """Number the rows by those of the roles that they have and by further columns; without any all are one group."""
-    keys = [rows[role] for role in roles if role in rows]
-    if not (keys or parts):
-        return pd.Series(0, rows.index)
-    return rows.groupby([*keys, *parts], sort=False, dropna=False).ngroup()
+def _groups(rows: pd.DataFrame, *roles: str) -> pd.Series[int]:
+    """Number the rows by those of the roles that they have; without any all are of one group."""
+    keys = [role for role in roles if role in rows]
+    return rows.assign(all=0).groupby(["all", *keys], sort=False, dropna=False).ngroup()

@@ -36,9 +36,11 @@ from .measured import exported, measured_rows
 from .names import listed, shortened
 from .reading import Reading
 from .rows import UNTUNED, completed, only
-from .runs import Remarks, Runs, runs_of
-from .settings import (
+from .runs import (
+    Remarks,
+    Runs,
     best_settings,
+    runs_of,
     settings_findings,
     tuned_remark,
     with_tuned,
@@ -106,7 +108,7 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Read
     runs = runs_of(rows, contract.rows.settings, info, remarks)
     remarks.notes[:0] = [_read_as(contract, metric), *_about_tables(tables)]
     remarks.warnings += [remark for table in tables for remark in table.remarks]
-    _remark_lacking(set(contract.columns), metric, remarks)
+    _remark_lacking(metric, remarks)
     columns = {**reading.columns, **contract.options}
     filled = replace(reading, columns=columns, higher_is_better=metric.higher_is_better)
     return runs, filled
@@ -130,27 +132,23 @@ def _about_tables(tables: Sequence[TableFile]) -> Iterator[str]:
     for table in tables:
         reader = f"{table.reader}, " if table.reader else ""
         rows = counted(len(table.frame), "row")
-        yield f"{table.name}: {reader}{rows}, sha256 {table.sha256[:16]}"
+        yield f"{table.name}: {reader}{rows}"
 
 
-def _remark_lacking(has: set[str], metric: Metric, remarks: Remarks) -> None:
-    """Add what the table lacks: a warning where it makes results doubtful, and a note elsewhere."""
-    if "learning_rate" not in has:
+def _remark_lacking(metric: Metric, remarks: Remarks) -> None:
+    """Add a warning for each lack that makes results doubtful."""
+    if metric.untuned:
         doubt = "values are compared as they are; a better rate may change the order"
         shown = f"Where the report has a learning rate, it writes {rate_text(UNTUNED)}"
         remarks.warnings.append(f"NO LEARNING RATE: nothing was tuned, and {doubt}. {shown}")
-    if not {"model", "variant"} & has:
-        remarks.notes.append("no column of variants or models: there is nothing to compare")
-    elif "variant" not in has:
-        remarks.notes.append("no column of variants: the models are compared, as variants")
     if not metric.chosen_on:
         why = "choosing on test data makes a result look better than it is"
         text = f"NO LEARNING RATE IS CHOSEN, because {why}; --select-on-test does"
         remarks.warnings.append(f"NO VALIDATION DATA: {text}")
-    if metric.chosen_on == "test" and "learning_rate" in has:
+    if metric.chosen_on == "test" and not metric.untuned:
         text = "STEPS AND LEARNING RATES ARE CHOSEN ON TEST DATA: RESULTS LOOK BETTER THAN THEY ARE"
         remarks.warnings.append(text)
-    if "test" not in has:
+    if metric.reported_on != "test":
         looks = "which chose, and looks better than a test would"
         remarks.notes.append(f"no column of test {metric.name}: validation is shown, {looks}")
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from lr_sweep.common.errors import unknown
 
-from .names import ROLES, SPLITS, SYNONYMS, Column, is_setting
+from .names import METRIC, ROLES, SPLITS, SYNONYMS, Column, is_setting
 from .table_file import TableFile, raise_mistakes
 
 JOIN = "+"
@@ -96,27 +96,32 @@ def possible_columns(free: Sequence[Column], given: Columns, known: Mapping[str,
 
     `free`: the columns that the user has not given; `known`: their names by what their format says of them.
     """
-    possible = _possible_values(free, given)
-    possible |= {role: _deciding(free, role) for role in ROLES}
+    possible: Columns = {meaning: [] for meaning in (*ROLES, *SPLITS, METRIC, "")}
     for column in free:
-        possible |= {role: [column] for role, name in known.items() if name == column.name}
+        if column.texts.any():
+            possible[column.meaning].append(column)
+    for meaning, name in known.items():
+        known_columns = [column for column in free if column.name == name]
+        possible[meaning] = known_columns or possible[meaning]
+    for role in ROLES:
+        possible[role] = _deciding(role, possible[role])
+    _decide_values(possible, given)
     decided = possible | given
     if not (decided["variant"] or decided["model"] or decided["learning_rate"]):
-        possible["variant"] = _only_names(free)
+        possible["variant"] = _only_names(possible[""])
     return {
         meaning: columns
         for meaning, columns in possible.items()
-        if columns and meaning not in given
+        if columns and meaning not in (*given, METRIC, "")
     }
 
 
-def _deciding(free: Sequence[Column], role: str) -> list[Column]:
-    """Return the columns whose names mean a role, without those that decide nothing.
+def _deciding(role: str, columns: list[Column]) -> list[Column]:
+    """Return the columns of a role without those that decide nothing.
 
     These are constant ones beside others, a schedule's rate beside the setting, and all but one column of steps, as
     all of them grow together.
     """
-    columns = [column for column in free if column.role == role and column.texts.any()]
     if role == "step":
         return sorted(columns, key=lambda column: SYNONYMS[role].index(column.synonym))[:1]
     if role == "learning_rate":
@@ -125,12 +130,12 @@ def _deciding(free: Sequence[Column], role: str) -> list[Column]:
     return varying or columns[:1]
 
 
-def _only_names(free: Sequence[Column]) -> list[Column]:
+def _only_names(unknown: Sequence[Column]) -> list[Column]:
     """Return the columns of texts that name each row of a table in which nothing else was varied."""
     settings = [
         column
-        for column in free
-        if column.num_values > 1 and not (column.role or column.split or column.is_measurement)
+        for column in unknown
+        if column.num_values > 1 and not (column.split or column.is_measurement)
     ]
     return settings if all(map(_names_each_row, settings)) else []
 
@@ -142,31 +147,16 @@ def _names_each_row(column: Column) -> bool:
     return texts.is_unique and not (~are_names | texts.str.contains(_SETTINGS)).any()
 
 
-def _possible_values(free: Sequence[Column], given: Columns) -> Columns:
-    """Return the columns of the metric on validation, test and training data, by their names."""
-    values = list(filter(_may_be_metric, free))
-    possible = {split: [column for column in values if column.split == split] for split in SPLITS}
-    tested = given.get("test", [])
-    if not (possible["validation"] or possible["test"] or tested):
-        unsplit = [column for column in values if not column.split]
-        # A loss that does not say its data may be that of training, and so may an accuracy beside it.
-        if any(column.higher_is_better for column in unsplit):
-            possible["validation"] = unsplit
-    chosen = given.get("validation") or possible["validation"] or tested
-    for split in ("test", "train"):
-        columns = possible[split]
-        if chosen:
-            columns = [column for column in columns if column.measured == chosen[0].measured]
-        possible[split] = columns
+def _decide_values(possible: Columns, given: Columns) -> None:
+    """Keep the columns of one metric on validation, test and training data."""
+    tested = possible["test"] or given.get("test", [])
+    # A loss that does not say its data may be that of training, and so may an accuracy beside it.
+    may_be_tested = any(column.higher_is_better for column in possible[METRIC])
+    if may_be_tested and not (possible["validation"] or tested):
+        possible["validation"] = possible[METRIC]
+    chosen = given.get("validation") or possible["validation"] or given.get("test")
+    for split in ("test", "train") if chosen else ():
+        measured = chosen[0].measured
+        possible[split] = [column for column in possible[split] if column.measured == measured]
     if len(possible["train"]) > 1:
         possible["train"] = []
-    return possible
-
-
-def _may_be_metric(column: Column) -> bool:
-    """Return whether a name is that of a metric, or that of data and its column has different numbers."""
-    if column.kinds & {"time", "about", "spread"} or is_setting(column.name) or column.role:
-        return False
-    if column.metric:
-        return bool(column.texts.any())
-    return bool(column.split) and column.num_values > 1 and column.is_numeric

@@ -35,6 +35,8 @@ SYNONYMS = {
 """Names and words by what they mean, in small letters and without a tool's prefix."""
 ROLES = ("variant", "model", "task", "learning_rate", "seed", "run", "step", "status")
 SPLITS = ("validation", "test", "train")
+METRIC = "metric"
+"""Meaning of a column of a metric that does not say its data."""
 SETTING = "config."
 """Prefix of the columns of settings that a format keeps apart from results."""
 _STARTED_WITH = "config|params|hparams|hyperparameters|args"
@@ -55,16 +57,31 @@ _STATES = {
 STATUS = {word: status for status, text in _STATES.items() for word in text.split()}
 """Outcome of a run by the word that a tool writes; `true` is of a column that says whether runs diverged."""
 STATUS["false"] = "complete"
-NOTHING = ("", "none", "null", "na", "n/a", "<na>", "-", "—", "–")
-"""Fields without a number, in small letters; among texts, all but the empty one are names."""
+NAN = ["nan", "NaN", "Nan", "NAN"]
+NOTHING = [
+    "",
+    *[
+        "none",
+        "None",
+        "NONE",
+        "null",
+        "Null",
+        "NULL",
+        "na",
+        "NA",
+        "n/a",
+        "N/A",
+        "<na>",
+        "<NA>",
+        "-",
+        "—",
+        "–",
+    ],
+]
+"""Fields without a number; among texts, all but the empty one are names."""
 _NUMBER = re.compile(r"(?ai)[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)")
 MOST_SHOWN = 60
 """Characters of a name, and names, in a message."""
-
-
-def words_of(*meanings: str) -> list[str]:
-    """Return the entries of `SYNONYMS` with some meanings."""
-    return [word for meaning in meanings for word in SYNONYMS[meaning].split()]
 
 
 def plain(name: str) -> str:
@@ -141,6 +158,17 @@ class Column:
         return bool(has_word) and not is_setting(self.name)
 
     @cached_property
+    def meaning(self) -> str:
+        """Role or split of the name, `METRIC` where it does not say its split; empty: it is no metric.
+
+        Without a known metric it is one if it has the word of a split, and different numbers.
+        """
+        if self.role or self.kinds & {"time", "about", "spread"} or is_setting(self.name):
+            return self.role
+        may_be_metric = self.split and self.num_values > 1 and self.is_numeric
+        return self.split or METRIC if self.metric or may_be_metric else ""
+
+    @cached_property
     def num_values(self) -> int:
         """Number of distinct texts without the empty one."""
         return self.texts[self.texts.ne("")].nunique()
@@ -165,7 +193,7 @@ def are_numbers(texts: pd.Series[str]) -> bool:
 
 def is_nothing(texts: pd.Series[str]) -> pd.Series[bool]:
     """Return which fields have no number; NaN is none."""
-    return texts.str.strip().str.lower().isin({*NOTHING, "nan"})
+    return texts.isin([*NOTHING, *NAN])
 
 
 def shortened(name: str) -> str:

@@ -7,11 +7,10 @@ import json
 import math
 import re
 import shlex
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from annotated_types import Gt, Lt
 from pydantic import TypeAdapter, ValidationError
@@ -19,7 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from lr_sweep.common.errors import UserError, reason, translated, unknown
-from lr_sweep.common.files import load_yaml, write_bytes
+from lr_sweep.common.files import Fields, load_yaml, write_bytes
 
 from .names import ROLES, SPLITS
 from .table_file import raise_mistakes
@@ -53,12 +52,16 @@ class Reading:
         unknowns = [meaning for meaning in self.columns if meaning not in MEANINGS]
         raise_mistakes([f"columns: {unknown('meaning', name, MEANINGS)}" for name in unknowns])
 
+    @property
+    def given(self) -> Fields:
+        """The fields that are not as by default."""
+        default = vars(Reading())
+        return {name: value for name, value in vars(self).items() if value != default[name]}
+
     def but(self, other: Reading) -> Reading:
         """Return this reading with what another one says in its place."""
-        default = vars(Reading())
-        given = {name: value for name, value in vars(other).items() if value != default[name]}
         both = {"columns": {**self.columns, **other.columns}, "where": (*self.where, *other.where)}
-        return replace(self, **given | both)
+        return replace(self, **other.given | both)
 
 
 def options_text(reading: Reading, columns: Sequence[str] = ()) -> str:
@@ -99,16 +102,12 @@ def columns_in(texts: Sequence[str]) -> dict[str, str]:
     return columns
 
 
-def save_reading(path: Path, reading: Reading, reasons: Sequence[str] = ()) -> None:
-    """Write a reading, and why it was read so, as YAML for `--columns FILE`; raises UserError."""
-    default = vars(Reading())
-    given = {name: value for name, value in vars(reading).items() if value != default[name]}
-    lines = [line for text in reasons for line in textwrap.wrap(text, 98, break_on_hyphens=False)]
+def save_reading(path: Path, reading: Reading) -> None:
+    """Write a reading as YAML for `--columns FILE`; raises UserError."""
     text = io.StringIO()
-    text.writelines(f"# {line}\n" for line in lines)
     yaml = YAML(typ="safe")
     yaml.default_flow_style = False  # a line for each meaning
-    yaml.dump({**given, "where": list(reading.where)}, text)
+    yaml.dump({**reading.given, "where": list(reading.where)}, text)
     advice = "name another file"
     with translated(
         (OSError, ValueError),
@@ -131,11 +130,6 @@ def validated(kind: type[T], content: str | bytes) -> T:
     try:
         return TypeAdapter(kind).validate_json(content, strict=True, extra="forbid")
     except ValidationError as error:
-        wrong: list[Any] = error.errors()
-        places = [".".join(map(str, mistake["loc"])) for mistake in wrong]
-        raise ValueError(
-            "; ".join(
-                f"{place}: got {mistake['input']!r:.100}: {mistake['msg']}"
-                for place, mistake in zip(places, wrong, strict=True)
-            )
-        ) from error
+        (first, *_) = error.errors()
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: got {first['input']!r:.100}: {first['msg']}") from error

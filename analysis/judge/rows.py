@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 import shlex
-import unicodedata
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.text import RATES, counted, rates_text
 
 from .meanings import JOIN, Columns
-from .names import SPLITS, STATUS, Column, is_nothing, listed, plain
+from .names import NAN, SPLITS, STATUS, Column, is_nothing, listed, plain
 from .table_file import MOST_NAME, TableFile, printable, raise_mistakes, stem_of
 
 NAMED = ("task", "model", "variant", "tuned")
@@ -63,7 +62,6 @@ _NO_POINT = r"0\d+"
 """A rate without its decimal point, as in `lr001`."""
 _NAMES = rf"0\d+|\d{{{LABEL_DIGITS + 1},}}"
 """Digits that are a name, as of an id or a date."""
-HALF = 0.5
 ALL = "all"
 """The model or variant of a table that names none; the task is then named as the file."""
 Texts = pd.Series  # of str
@@ -121,7 +119,7 @@ def rows_of(table: TableFile, columns: Columns, unused: Sequence[Column]) -> Row
     values = values.assign(
         **values[splits].mask(is_infinite),
         diverged=is_infinite.get(decisive(splits), default=False),
-        loss=_largest([column.texts.reset_index(drop=True) for column in losses]),
+        loss=_largest(losses),
     )
     frame = pd.DataFrame({column.name: alike(column.texts) for column in settings})
     frame = frame.reset_index(drop=True).reindex(values.index)
@@ -143,19 +141,16 @@ def _may_be_setting(column: Column, has_metric: bool) -> bool:
     return has_metric or not may_be_metric
 
 
-def _largest(losses: Sequence[Texts]) -> pd.Series[float] | float:
-    """Return the largest loss in each row; one that is NaN in most rows was not measured."""
-    measured = [_measured(texts)[0] for texts in losses]
-    known = [values for values in measured if np.isinf(values).mean() <= HALF]
-    return pd.concat(known, axis=1).max(axis=1) if known else math.nan
+def _largest(losses: Sequence[Column]) -> pd.Series[float] | float:
+    """Return the largest loss in each row; NaN where none was measured."""
+    measured = [_measured(column.texts)[0].reset_index(drop=True) for column in losses]
+    return pd.concat(measured, axis=1).max(axis=1) if measured else math.nan
 
 
 def _texts(meaning: str, columns: Sequence[Column]) -> Texts:
     """Return the fields of a meaning: several columns as one label, numbers without what all begin with."""
     if meaning in SPLITS:
-        texts = columns[0].texts.str.strip()
-        is_grouped = texts.str.fullmatch(_GROUPED)
-        return _without_percent(texts.mask(is_grouped, texts.str.replace(",", "")))
+        return _without_signs(columns[0].texts.str.strip())
     first, *others = [_label(meaning, column, is_only=len(columns) == 1) for column in columns]
     for labels in others:
         comma = (first.ne("") & labels.ne("")).map({True: ", ", False: ""})
@@ -227,10 +222,10 @@ def _parsed(meaning: str, texts: Texts) -> tuple[pd.Series, pd.Series[bool]]:
         numbers = numbers.mask(is_nothing(texts), 0)
     is_wrong = ~numbers.between(*_LIMITS[meaning])
     if meaning == "learning_rate":
-        rounded = numbers.map(f"{{:.{RATE_DIGITS - 1}e}}".format).astype(float)
-        return rounded, is_wrong | texts.str.fullmatch(_NO_POINT)
+        rounded = mapped(numbers, f"{{:.{RATE_DIGITS - 1}e}}".format)
+        return rounded.astype(float), is_wrong | texts.str.fullmatch(_NO_POINT)
     if meaning == "seed":  # whole numbers of many digits are no floats
-        exact = texts.mask(is_wrong, "0").map(Decimal)
+        exact = mapped(texts.mask(is_wrong, "0"), Decimal)
         return exact.map(int), is_wrong | (exact % 1).ne(0)
     return numbers, is_wrong
 
@@ -238,7 +233,7 @@ def _parsed(meaning: str, texts: Texts) -> tuple[pd.Series, pd.Series[bool]]:
 def _measured(texts: Texts) -> tuple[pd.Series[float], pd.Series[bool]]:
     """Return values, and which fields are wrong; infinite: the run diverged; NaN: nothing was measured."""
     numbers = pd.to_numeric(texts, errors="coerce").astype(float)
-    is_lost = texts.str.strip().str.lower().eq("nan") | (numbers.abs() > MOST_VALUE)
+    is_lost = texts.isin(NAN) | (numbers.abs() > MOST_VALUE)
     return numbers.mask(is_lost, math.inf), numbers.isna() & ~is_nothing(texts)
 
 
@@ -250,9 +245,9 @@ def _name(text: str) -> str:
     return f"{name[: MOST_NAME - 12]}... {sha256(name.encode()).hexdigest()[:8]}"
 
 
-def mapped(texts: Texts, function: Callable[[str], str]) -> Texts:
-    """Apply a function once to each different text."""
-    return texts.map({text: function(text) for text in texts.unique()})
+def mapped(values: pd.Series, function: Callable[[Any], Any]) -> pd.Series:
+    """Apply a function once to each different value."""
+    return values.map({value: function(value) for value in values.unique()})
 
 
 def alike(texts: Texts) -> Texts:
@@ -264,8 +259,14 @@ def alike(texts: Texts) -> Texts:
     return texts.map(dict(zip(texts.unique(), written, strict=True)))
 
 
-def _without_percent(texts: Texts) -> Texts:
-    """Return percents, as `91%`, as fractions; texts as they are where only some numbers have the sign."""
+def _without_signs(texts: Texts) -> Texts:
+    """Return numbers without marks of thousands, and percents, as `91%`, as fractions.
+
+    Texts are as they are where only some numbers have the sign.
+    """
+    if not _measured(texts)[1].any():
+        return texts
+    texts = texts.mask(texts.str.fullmatch(_GROUPED), texts.str.replace(",", ""))
     if not (texts.str.endswith("%") | is_nothing(texts)).all():
         return texts
     fractions = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce") / 100
@@ -305,18 +306,4 @@ def completed(table: TableFile, rows: Rows) -> pd.DataFrame:
         "status": "complete",
         "step": 0,
     }
-    values = pd.DataFrame({**defaults, **values}, values.index)
-    _refuse_spellings(values)
-    return values
-
-
-def _refuse_spellings(rows: pd.DataFrame) -> None:
-    """Raise UserError for names that look alike: in capitals, or as `é`, which may be one character or two."""
-    for role in ("task", "model", "variant"):
-        names = pd.Series(rows[role].unique())
-        seen = names.map(partial(unicodedata.normalize, "NFKC")).str.casefold()
-        if seen.is_unique:
-            continue
-        first, second = names[seen.eq(seen[seen.duplicated()].iloc[0])][:2]
-        advice = "write one name, or two that differ in more than capitals"
-        raise UserError(f"{role} has {first!r} and {second!r}: one or two? {advice}")
+    return pd.DataFrame({**defaults, **values}, values.index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from typing import IO
 import pandas as pd
 
 from lr_sweep.common.errors import UserError, reason
-from lr_sweep.common.files import Fields, ReadFields, open_plain
+from lr_sweep.common.files import ReadFields, open_plain
 
 MOST_FILES = 100_000
 MOST_BYTES = 100_000_000
@@ -39,8 +39,7 @@ class TableFile:
     path: Path
     frame: pd.DataFrame
     """Texts by the names of their columns, in the file's order; empty: nothing. Its index has the place of each row."""
-    sha256: str = ""  # of the file, or of what was read where it is no single file
-    reader: str = ""  # what it is, where it is no file of CSV or Parquet
+    reader: str = ""  # what was read of a folder or a database
     known: dict[str, str] = field(default_factory=dict)
     """Columns by the meaning that the format itself gives them, as `{"status": "state"}` of Optuna."""
     higher_is_better: bool | None = None
@@ -105,23 +104,19 @@ def joined(tables: Sequence[TableFile]) -> TableFile:
     return replace(first, path=path, frame=pd.concat(frames).fillna(""))
 
 
-def table_of_rows(
-    path: Path, rows: Sequence[ReadFields], reader: str, numbers: Sequence[int] = ()
-) -> TableFile:
-    """Return rows with any columns as a table; raises UserError if there are none, or too many.
-
-    `numbers`: the line of each row in the file, where it has lines.
-    """
-    names = dict.fromkeys(chain.from_iterable(rows))
+def table_of_rows(path: Path, rows: Sequence[ReadFields] | Mapping[int, ReadFields]) -> TableFile:
+    """Return rows with any columns, or rows by their lines; raises UserError if there are none, or too many."""
+    shown = str(path).encode(errors="backslashreplace").decode()  # a file's name may be no text
+    if isinstance(rows, Mapping):
+        numbered = {f"{shown}:{number}": row for number, row in rows.items()}
+    else:
+        numbered = {f"{shown}:row {number}": row for number, row in enumerate(rows, 1)}
+    names = dict.fromkeys(chain.from_iterable(numbered.values()))
     check_size(path, len(rows), len(names))
     if not names:
-        kind = f", as {reader}" if reader else ""
-        raise UserError(f"{path} has no runs to read{kind}: write a row for each run or evaluation")
-    columns = {str(name): [as_field(row.get(name)) for row in rows] for name in names}
-    shown = str(path).encode(errors="backslashreplace").decode()  # a file's name may be no text
-    start = f"{shown}:" if numbers else f"{shown}:row "
-    places = [f"{start}{number}" for number in numbers or range(1, len(rows) + 1)]
-    return TableFile(path=path, frame=_frame(columns, places), reader=reader)
+        raise UserError(f"{path} has no runs to read: write a row for each run or evaluation")
+    columns = {str(name): [as_field(row.get(name)) for row in numbered.values()] for name in names}
+    return TableFile(path=path, frame=_frame(columns, numbered))
 
 
 @contextmanager
@@ -170,12 +165,6 @@ def check_size(path: object, num_rows: int, num_columns: int) -> None:
         raise UserError(
             f"{path} has {num_rows:,} rows of {num_columns:,} columns, {most}: leave out evaluations"
         )
-
-
-def with_settings(path: object, settings: ReadFields, rows: Sequence[ReadFields]) -> list[Fields]:
-    """Return rows with the settings of all of them; raises UserError as `check_size`."""
-    check_size(path, len(rows), len(settings))
-    return [{**settings, **row} for row in rows]
 
 
 def check_folder(folder: Path, files: Iterable[Path]) -> None:

@@ -93,22 +93,22 @@ def judge(
         raise UserError(f"--target: got {target:g}, want a number")
     reading = reading.but(Reading(equal_within=equal_within, target=target))
     words = ["judge", *map(shown_uri, tables)]
-    table = named(partial(judged, tables, reading), words, json=json)
+    result = named(partial(judged, tables, reading), words, json=json)
     if decide is not None:
-        table = on_fresh_seeds(table, decide)
-    out = out or Path("judged") / table.study.info.study
-    written = write_judged(table.study, out, latex=latex)
+        result = on_fresh_seeds(result, decide)
+    out = out or Path("judged") / result.study.info.study
+    written = write_judged(result.study, out, latex=latex)
     if save is not None:
-        save_reading(save, table.reading, table.study.about_table)
-    decided = None if decide is None else fresh_text(table.study.summary)
+        save_reading(save, result.reading)
+    decided = None if decide is None else fresh_text(result.study.summary)
     code = int(strict and written.num_problems > 0)
     if json:
-        opt.print_json(judged_json(table.study, written) | {"decided": decided})
+        opt.print_json(judged_json(result.study, written) | {"decided": decided})
         return code
-    read_as, *remarks = table.study.about_table
-    opt.say("\n".join([read_as, *table.warnings]))
+    read_as, *remarks = result.study.about_table
+    opt.say("\n".join([read_as, *result.warnings]))
     opt.say(f"\n{written.text}\n")
-    notes = [line for line in remarks if line not in [*table.warnings, *written.text.splitlines()]]
+    notes = [line for line in remarks if line not in [*result.warnings, *written.text.splitlines()]]
     opt.say("\n".join(f"- {line}" for line in notes))
     if save is not None:
         opt.say(f"saved      {save}: give it as --columns {save}")

@@ -9,6 +9,7 @@ import json
 import logging
 import shutil
 import sqlite3
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -30,21 +31,27 @@ from .nested import flat_settings
 
 WAY_OUT = "write its runs as a CSV file"
 METRICS = "metrics"
+MLFLOW_RUNS = "runs of MLflow, the last value of each metric"
 STATES = ("", "RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED")
 """Words for the numbers by which MLflow's store of files names the state of a run."""
 TRIAL = ("number", "value", "params", "user_attrs", "state")
 """Columns of a trial of Optuna that are read."""
 TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
-RUNS = """
-    SELECT runs.run_uuid AS run_id, runs.status, experiments.name AS experiment
-    FROM runs JOIN experiments USING (experiment_id)
-    WHERE runs.lifecycle_stage = 'active' AND experiments.lifecycle_stage = 'active'
-    ORDER BY experiments.experiment_id, runs.start_time, runs.run_uuid
+MLFLOW = """
+    WITH active AS (
+        SELECT runs.run_uuid AS run_id, runs.status, experiments.name, runs.start_time
+        FROM runs JOIN experiments USING (experiment_id)
+        WHERE runs.lifecycle_stage = 'active' AND experiments.lifecycle_stage = 'active'
+    )
+    SELECT run_id, key, value FROM active JOIN (
+        SELECT run_id, 'status' AS key, status AS value FROM active
+        UNION ALL SELECT run_id, 'experiment', name FROM active
+        UNION ALL SELECT run_uuid, 'params.' || key, value FROM params
+        UNION ALL SELECT run_uuid, 'metrics.' || key, iif(is_nan, 'nan', value) FROM latest_metrics
+    ) USING (run_id)
+    ORDER BY name, start_time, run_id
 """
-CELLS = """
-    SELECT run_uuid, 'params.' || key, value FROM params
-    UNION ALL SELECT run_uuid, 'metrics.' || key, CASE WHEN is_nan THEN 'nan' ELSE value END FROM latest_metrics
-"""
+"""Fields of the runs of MLflow that were not deleted."""
 HISTORY = """
     SELECT run_id, metrics.run_name AS name, step, config, metrics
     FROM metrics LEFT JOIN configs USING (run_id) ORDER BY metrics.id
@@ -92,10 +99,12 @@ def _table_of_database(path: Path, copy: str, database: sqlite3.Connection) -> T
         return _optuna_table(path, copy, is_journal=False)
     if {"metrics", "configs"} <= names:
         rows = [_trackio_row(**row) for row in database.execute(HISTORY)]
-        table = table_of_rows(path, rows, "runs of Trackio")
-        return replace(table, known={"run": "run_id", "step": "step"})
+        return table_of_rows(path, rows)
     if {"experiments", "runs"} <= names:
-        return _mlflow_table(path, _mlflow_rows(database))
+        rows = defaultdict[str, Fields](Fields)
+        for run, name, value in database.execute(MLFLOW):
+            rows[run] |= {"run_id": run, name: value}
+        return replace(table_of_rows(path, [*rows.values()]), reader=MLFLOW_RUNS)
     raise UserError(
         f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file"
     )
@@ -129,10 +138,11 @@ def _optuna_table(path: Path, copy: str, *, is_journal: bool) -> TableFile:
         trials = study.trials_dataframe(TRIAL).astype(object)
         for trial in trials.where(trials.notna(), None).to_dict("records"):
             rows.append({"study_name": name, **trial, "number": f"{above}{trial['number']}"})
-    table = table_of_rows(path, rows, "trials of Optuna")
-    known = {"run": "number", "status": "state", "validation": "value"}
-    higher_is_better = "MAXIMIZE" in directions if len(directions) == 1 else None
-    return replace(table, known=known, higher_is_better=higher_is_better)
+    return replace(
+        table_of_rows(path, rows),
+        known={"run": "number", "validation": "value"},
+        higher_is_better="MAXIMIZE" in directions if len(directions) == 1 else None,
+    )
 
 
 def is_mlflow_run(path: Path) -> bool:
@@ -156,22 +166,10 @@ def read_mlflow_folder(files: Sequence[Path]) -> TableFile:
             if kind in ("params", METRICS):
                 text = read_bounded(path).decode()
                 rows[run][f"{kind}.{'/'.join(keys)}"] = _last_value(kind, text)
-    return _mlflow_table(next(iter(abouts)).parents[1], [*rows.values()])
+    table = table_of_rows(next(iter(abouts)).parents[1], [*rows.values()])
+    return replace(table, reader=MLFLOW_RUNS)
 
 
 def _last_value(kind: str, text: str) -> str:
     """Return a parameter, or the last value in the lines `time value step` of a metric."""
     return text if kind == "params" else text.splitlines()[-1].split()[1]
-
-
-def _mlflow_rows(database: sqlite3.Connection) -> list[Fields]:
-    rows = {row["run_id"]: dict(row) for row in database.execute(RUNS)}
-    for run, name, value in database.execute(CELLS):
-        if run in rows:
-            rows[run][name] = value
-    return list(rows.values())
-
-
-def _mlflow_table(path: Path, rows: Sequence[Fields]) -> TableFile:
-    table = table_of_rows(path, rows, "runs of MLflow, the last value of each metric")
-    return replace(table, known={"run": "run_id", "status": "status"})

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lr_sweep.analysis.judge.names import SETTING
-from lr_sweep.analysis.judge.table_file import TableFile, table_of_rows, with_settings
+from lr_sweep.analysis.judge.table_file import TableFile, table_of_rows
 from lr_sweep.common.files import Fields
 
 EVENTS = "events.out.tfevents"
@@ -31,10 +30,8 @@ def event_table(paths: Sequence[Path], contents: Sequence[bytes]) -> TableFile:
             for value in event.summary.value:
                 settings |= _hyperparameters(value.metadata.plugin_data)
                 rows[event.step] |= _scalar(value)
-    steps = [{"step": step, **row} for step, row in rows.items() if row]
-    rows_with_settings = with_settings(paths[0], settings, steps or [{"step": None}])
-    table = table_of_rows(paths[0], rows_with_settings, "events of TensorBoard")
-    return replace(table, known={"step": "step"})
+    steps = [{"step": step, **row} for step, row in rows.items() if row] or [{"step": None}]
+    return table_of_rows(paths[0], steps).beside(settings)
 
 
 def _hyperparameters(data: Any) -> Fields:

@@ -8,7 +8,6 @@ import json
 import re
 import zipfile
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +24,6 @@ from lr_sweep.analysis.judge.table_file import (
 )
 from lr_sweep.common.errors import UserError, file_like
 from lr_sweep.common.files import open_plain
-from lr_sweep.common.text import counted
 
 from .databases import read_database
 from .events import EVENTS, event_table
@@ -40,7 +38,6 @@ from .texts import (
 )
 
 SQLITE, PARQUET = b"SQLite format 3\0", b"PAR1"  # at the beginning
-WANDB = b":W&B"
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 LOGS = (".log", ".out", ".err", ".txt")
 _JSON = re.compile(r'\s*(?:\{\s*"|\[\s*\{)')  # begins a text that is no line of a log
@@ -56,8 +53,7 @@ def read_file(path: Path) -> TableFile:
         is_journal = head.startswith(b"{") and b'"op_code"' in head  # of Optuna
         if is_journal or head.startswith(SQLITE):
             return read_database(path, is_journal=is_journal)
-        content = read_bounded(path)
-    return replace(table_of_content(path, content, path.name), sha256=sha256(content).hexdigest())
+        return table_of_content(path, read_bounded(path), path.name)
 
 
 def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
@@ -70,9 +66,6 @@ def table_of_content(path: Path, content: bytes, name: str) -> TableFile:
             return _read_archive(path, content)
         if content.startswith(PARQUET):
             return _read_parquet(path, content)
-        if content.startswith(WANDB):
-            advice = "`wandb sync` it, and export the runs as CSV, or name a folder of wandb/"
-            raise UserError(f"{path} is W&B's own log: {advice}")
         if EVENTS in name:
             return event_table([path], [content])
         return _table_of_text(path, _decoded(path, content), Path(name).suffix)
@@ -93,7 +86,7 @@ def _read_parquet(path: Path, content: bytes) -> TableFile:
     file = pq.ParquetFile(io.BytesIO(content))
     check_names(path, file.schema_arrow.names)
     check_size(path, file.metadata.num_rows, file.metadata.num_columns)
-    return table_of_rows(path, file.read().to_pylist(), "")
+    return table_of_rows(path, file.read().to_pylist())
 
 
 def _read_archive(path: Path, content: bytes) -> TableFile:
@@ -122,14 +115,13 @@ def _read_spreadsheet(path: Path, content: bytes) -> TableFile:
     for sheet in sheets.values():
         cells = sheet.fillna("nan").to_numpy().tolist()
         rows = rows or {number: row for number, row in enumerate(cells, 1) if any(row)}
-    return table_of_fields(path, rows, f"a spreadsheet of {counted(len(sheets), 'sheet')}")
+    return table_of_fields(path, rows)
 
 
 def _decoded(path: Path, content: bytes) -> str:
     """Return the text of a file; raises UserError if it is none."""
-    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
-        return content.decode(encoding)
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if b"\0" in content:
             raise UserError(f"{path} is no text in UTF-8 (byte {error.start}): {FORMAT}") from error

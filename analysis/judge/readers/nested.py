@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lr_sweep.analysis.judge.names import SETTING, is_number, is_setting
-from lr_sweep.analysis.judge.table_file import TableFile, table_of_rows, with_settings
+from lr_sweep.analysis.judge.table_file import TableFile, check_size, table_of_rows
 from lr_sweep.common.errors import UserError, reason
 from lr_sweep.common.files import Fields, ReadFields, load_yaml
 
@@ -70,26 +70,24 @@ def read_json(path: Path, text: str) -> TableFile:
         content = json.loads(text)
     except ValueError:
         return _read_lines(path, text)
-    return table_of_rows(path, _rows_of_pandas(content) or _rows(content), "JSON")
+    return table_of_rows(path, _rows_of_pandas(content) or _rows(content))
 
 
 def _read_lines(path: Path, text: str) -> TableFile:
-    items, number = dict[int, Any](), 0
+    items, number = list[Any](), 0
     try:
-        for number, line in enumerate(io.StringIO(text), 1):
+        for line in io.StringIO(text):
+            number += 1
             if line.strip():
-                items[number] = json.loads(line)
+                items.append(json.loads(line))
     except (ValueError, RecursionError) as error:
         want = "want an object in each line, or a list of objects: remove a line that was cut"
         raise UserError(f"{path}:{number}: no JSON ({reason(error)}): {want}") from error
-    (_, first), *below = items.items()
-    names = {name for _, item in below for name in _fields(item)}
+    first, *below = items
+    names = {name for item in below for name in _fields(item)}
     is_above = names and _fields(first) and names.isdisjoint(first)
-    settings = flat_settings(first, "") if is_above else {}
-    lines = below if is_above else items.items()
-    rows = [(number, row) for number, item in lines for row in _rows(item, is_run=True)]
-    whole = with_settings(path, settings, [row for _, row in rows])
-    return table_of_rows(path, whole, "JSON lines", [number for number, _ in rows])
+    rows = [row for item in items[bool(is_above) :] for row in _rows(item, is_run=True)]
+    return table_of_rows(path, rows).beside(flat_settings(first, "") if is_above else {})
 
 
 def _rows_of_pandas(content: Any) -> list[Fields]:
@@ -182,7 +180,8 @@ def _beside(fields: Fields, parts: Mapping[str, Sequence[Fields]]) -> list[Field
     ]
     taken = {name for row in rows for name in row}
     settings = {f"{SETTING}{name}" if name in taken else name: fields[name] for name in fields}
-    return with_settings("an object of its JSON", settings, rows)
+    check_size("an object of its JSON", len(rows), len(settings))
+    return [{**settings, **row} for row in rows]
 
 
 def _indexed(columns: Fields) -> list[Fields]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from lr_sweep.analysis.judge.names import SETTING, is_number, words_of
+from lr_sweep.analysis.judge.names import SETTING, SYNONYMS, is_number
 from lr_sweep.analysis.judge.table_file import (
     MOST_NAME,
     MOST_TEXT,
@@ -21,7 +21,6 @@ from lr_sweep.analysis.judge.table_file import (
 )
 from lr_sweep.common.errors import UserError
 from lr_sweep.common.files import Fields, ReadFields
-from lr_sweep.common.text import counted
 
 Rows = dict[int, list[str]]
 """Fields by the numbers of their lines."""
@@ -30,7 +29,9 @@ _ABOVE = re.compile(r"(?i)\s*(?:#|$|sep=.\s*$)")  # lines above that of the name
 _BOLD = re.compile(r"(\*\*|__|`)([^|\n]+?)\1")  # and code
 _RULE = re.compile(r"(?=.*--)[ \t:-]*\|[ \t:|-]*\r?")  # below the names of a table of Markdown
 _STEP = re.compile(r"(?i)(?:^|.* )(?:global_)?(?:step|iter|iteration|epoch|round)$")  # a name
-_MEASURED = re.compile("(?i)" + "|".join(words_of("validation", "test")))  # in a line
+_MEASURED = re.compile(
+    "(?i)" + "|".join(f"{SYNONYMS['validation']} {SYNONYMS['test']}".split())
+)  # in a line
 _ANY = re.compile("")
 _NUMERIC = re.compile(r"[-+.\d]|(?:nan|NaN|inf)$")
 _PAIR = re.compile(
@@ -49,8 +50,8 @@ def read_delimited(path: Path, text: str) -> TableFile:
         raise UserError(f"{path} is HTML or LaTeX: {FORMAT}, or a table in Markdown")
     if text.endswith("."):  # as `0.` of 0.7
         raise UserError(f"{path} ends within a number or a sentence: write the whole table")
-    tables = _tables_of_markdown(text)
-    return _markdown(path, tables) if tables else _separated(path, text)
+    rows = _rows_of_markdown(path, text)
+    return table_of_rows(path, rows) if rows else _separated(path, text)
 
 
 def _separated(path: Path, text: str) -> TableFile:
@@ -71,7 +72,7 @@ def _separated(path: Path, text: str) -> TableFile:
     return table_of_fields(path, rows)
 
 
-def table_of_fields(path: Path, rows: Rows, reader: str = "") -> TableFile:
+def table_of_fields(path: Path, rows: Rows) -> TableFile:
     """Return rows as a table, the first with the names unless it has a number, and no text that stands nowhere below.
 
     Raises UserError.
@@ -84,11 +85,7 @@ def table_of_fields(path: Path, rows: Rows, reader: str = "") -> TableFile:
         again = {field for row in below for field in row} & texts - {""}
         if again or not texts:
             rows = {0: [""] * len(first), **rows}
-    return _table(path, _named(path, rows), reader)
-
-
-def _table(path: Path, rows: dict[int, Fields], reader: str) -> TableFile:
-    return table_of_rows(path, [*rows.values()], reader, [*rows])
+    return table_of_rows(path, _named(path, rows))
 
 
 def _named(path: Path, rows: Rows) -> dict[int, Fields]:
@@ -118,35 +115,30 @@ def check_names(path: Path, names: Iterable[str], line: int = 1) -> None:
     raise_mistakes([f"{path}:{line}: two columns are named {name!r}" for name in twice])
 
 
-def _tables_of_markdown(text: str) -> list[tuple[str, Rows]]:
-    """Return the cells of each table in a text, without bold type and code, and the heading above it."""
+def _rows_of_markdown(path: Path, text: str) -> dict[int, Fields]:
+    """Return the rows of the tables of Markdown in a text by their lines, without bold type and code.
+
+    Those of several tables have their number and the heading above it.
+    """
     tables = list[tuple[str, Rows]]()
-    heading, rows = "", Rows()
+    heading, is_within = "", False
     lines = text.split("\n") if "|" in text else []
     for number, (line, below) in enumerate(pairwise([*lines, ""]), 1):
         plain = _BOLD.sub(r"\2", line).strip()
         if line.startswith("#"):
             heading = plain.strip("# ")
-        if "|" not in line:
-            rows = Rows()
-        elif rows or _RULE.fullmatch(below):
-            tables += [] if rows else [(heading, rows)]
+        if not is_within and "|" in line and _RULE.fullmatch(below):
+            tables.append((heading, Rows()))
+            is_within = True
+        is_within &= "|" in line
+        if is_within and not _RULE.fullmatch(line) and plain.strip(" |"):
             inner = plain.removeprefix("|").removesuffix("|")
-            rows[number] = [cell.strip() for cell in re.split(r"(?<!\\)\|", inner)]
-    return tables
-
-
-def _markdown(path: Path, tables: Sequence[tuple[str, Rows]]) -> TableFile:
-    """Return tables of Markdown as one; several have columns of their numbers and headings."""
+            tables[-1][1][number] = [cell.strip() for cell in re.split(r"(?<!\\)\|", inner)]
     named = dict[int, Fields]()
     for place, (heading, rows) in enumerate(tables, 1):
         above = {"table": place, "heading": heading} if len(tables) > 1 else {}
-        head, _rule, *below = rows
-        full = {number: rows[number] for number in (head, *below) if any(rows[number])}
-        for number, row in _named(path, full).items():
-            named[number] = {**above, **row}
-    reader = f"{counted(len(tables), 'table')} of Markdown"
-    return _table(path, named, reader)
+        named |= {number: {**above, **row} for number, row in _named(path, rows).items()}
+    return named
 
 
 def log_table(path: Path, text: str) -> TableFile | None:
@@ -163,7 +155,7 @@ def log_table(path: Path, text: str) -> TableFile | None:
     whole = {number + 1: {**settings, **row} for number, row in rows.items()}
     if not whole and settings:  # of a run that was killed
         whole = {1: settings}
-    return _table(path, whole, "a log") if whole else None
+    return table_of_rows(path, whole) if whole else None
 
 
 def _log_rows(lines: Sequence[str], wanted: re.Pattern[str]) -> dict[int, Fields]:

@@ -107,8 +107,6 @@ a negative accuracy | lr,seed,val_acc | 0.1,0,-0.9 0.2,0,0.9 | accuracy is down 
 a negative rate | lr,seed,val_acc | -1,0,0.5 0.1,0,0.5 | got '-1', want a learning rate from 1e-30 to 1e30
 a fraction of a seed | lr,seed,val_acc | 0.1,1.5,0.5 | seed: got '1.5', want a whole number
 a state of no known meaning | lr,seed,status,val_acc | 1,0,odd,0.5 | --columns status= leaves the column out
-capitals | variant,lr,seed,val_acc | a,1,0,0.5 A,1,0,0.6 | variant has 'a' and 'A': one or two
-two forms of a letter | variant,lr,seed,val_acc | caf\xe9,1,0,0.5 cafe\u0301,1,0,0.6 | one or two
 test values at other steps | lr,seed,step,val_acc,test_acc | 1,0,1,0.5, 1,0,2,,0.5 1,0,3,,0.6 | same steps
 large steps with fractions | lr,seed,step,val_acc | 1,0,0.5,0.5 1,0,9e15,0.6 | want a number from 0 to 9e12
 """)
