@@ -7,7 +7,7 @@ become values (`rows`), rows become runs (`runs`), and runs a study, whose repor
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -106,7 +106,9 @@ def runs_read(tables: Sequence[TableFile], reading: Reading) -> tuple[Runs, Read
     options = {option: getattr(reading, option) for option in ("equal_within", "target")}
     info = StudyInfo(study=name, title=name, metric=metric, from_table=True, **options)
     runs = runs_of(rows, contract.rows.settings, info, remarks)
-    remarks.notes[:0] = [_read_as(contract, metric), *_about_tables(tables)]
+    about_tables = [f"{table.name}: {counted(len(table.frame), 'row')}" for table in tables]
+    about_tables += [f"{table.name}: {table.reader}" for table in tables if table.reader]
+    remarks.notes[:0] = [_read_as(contract, metric), *about_tables]
     remarks.warnings += [remark for table in tables for remark in table.remarks]
     _remark_lacking(metric, remarks)
     columns = {**reading.columns, **contract.options}
@@ -126,13 +128,6 @@ def _read_as(contract: Contract, metric: Metric) -> str:
     ]
     rest = f"; not used: {listed(unused, MOST_NAMED)}" if unused else ""
     return f"read as: {', '.join(read)}; {metric.name}: {metric.better} is better{rest}"
-
-
-def _about_tables(tables: Sequence[TableFile]) -> Iterator[str]:
-    for table in tables:
-        reader = f"{table.reader}, " if table.reader else ""
-        rows = counted(len(table.frame), "row")
-        yield f"{table.name}: {reader}{rows}"
 
 
 def _remark_lacking(metric: Metric, remarks: Remarks) -> None:

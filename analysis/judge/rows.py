@@ -22,7 +22,7 @@ from lr_sweep.common.errors import UserError, unknown
 from lr_sweep.common.text import RATES, counted, rates_text
 
 from .meanings import JOIN, Columns
-from .names import NAN, SPLITS, STATUS, Column, is_nothing, listed, plain
+from .names import NAN, SPLITS, STATUS, Column, is_nothing, is_number, listed, plain
 from .table_file import MOST_NAME, TableFile, printable, raise_mistakes, stem_of
 
 NAMED = ("task", "model", "variant", "tuned")
@@ -60,8 +60,6 @@ _GROUPED = r"[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+"
 """A number with marks of thousands that are no decimal commas, as a point follows them."""
 _NO_POINT = r"0\d+"
 """A rate without its decimal point, as in `lr001`."""
-_NAMES = rf"0\d+|\d{{{LABEL_DIGITS + 1},}}"
-"""Digits that are a name, as of an id or a date."""
 ALL = "all"
 """The model or variant of a table that names none; the task is then named as the file."""
 Texts = pd.Series  # of str
@@ -94,8 +92,7 @@ def only(table: TableFile, where: Sequence[str]) -> TableFile:
         differs, name = name.endswith("!"), name.removesuffix("!").strip()
         if name not in frame:
             raise UserError(f"--where {text}: {unknown('column', name, map(str, frame))}")
-        fields = pd.Series([wanted, *frame[name]]).str.strip()
-        is_wanted = alike(fields).eq(alike(fields)[0]).to_numpy()[1:]
+        is_wanted = mapped(frame[name].str.strip(), alike).eq(alike(wanted.strip()))
         frame = frame[is_wanted != differs]
     if frame.empty:
         raise UserError(f"--where {' '.join(where)}: no row of {table.path} is left")
@@ -121,7 +118,10 @@ def rows_of(table: TableFile, columns: Columns, unused: Sequence[Column]) -> Row
         diverged=is_infinite.get(decisive(splits), default=False),
         loss=_largest(losses),
     )
-    frame = pd.DataFrame({column.name: alike(column.texts) for column in settings})
+    frame = pd.DataFrame(
+        {column.name: mapped(column.texts.str.strip(), alike) for column in settings},
+        table.frame.index,
+    )
     frame = frame.reset_index(drop=True).reindex(values.index)
     return Rows(values=values, settings=frame, left_out=left_out, mistakes=mistakes)
 
@@ -164,7 +164,7 @@ def _texts(meaning: str, columns: Sequence[Column]) -> Texts:
 
 def _label(meaning: str, column: Column, *, is_only: bool) -> Texts:
     """Return labels such as `adam` or `gamma=0.9`: numbers need the name of their column, and texts do not."""
-    labels = alike(mapped(column.texts, printable))
+    labels = mapped(mapped(column.texts, printable), alike)
     is_plain = is_only and column.role == meaning
     if is_plain or meaning not in NAMED or not column.is_numeric:
         return labels
@@ -226,7 +226,7 @@ def _parsed(meaning: str, texts: Texts) -> tuple[pd.Series, pd.Series[bool]]:
         return rounded.astype(float), is_wrong | texts.str.fullmatch(_NO_POINT)
     if meaning == "seed":  # whole numbers of many digits are no floats
         exact = mapped(texts.mask(is_wrong, "0"), Decimal)
-        return exact.map(int), is_wrong | (exact % 1).ne(0)
+        return exact.map(int).mask(is_wrong), is_wrong | (exact % 1).ne(0)
     return numbers, is_wrong
 
 
@@ -250,13 +250,10 @@ def mapped(values: pd.Series, function: Callable[[Any], Any]) -> pd.Series:
     return values.map({value: function(value) for value in values.unique()})
 
 
-def alike(texts: Texts) -> Texts:
+def alike(text: str) -> str:
     """Write numbers that are equal alike; other texts, and whole numbers that are long or begin with 0, as they are."""
-    different = pd.Series(texts.unique(), dtype=object).str.strip()
-    numbers = pd.to_numeric(different, errors="coerce")
-    is_name = numbers.isna() | different.str.fullmatch(_NAMES)
-    written = different.where(is_name, numbers.map(f"{{:.{LABEL_DIGITS}g}}".format))
-    return texts.map(dict(zip(texts.unique(), written, strict=True)))
+    is_name = text.isdigit() and (len(text) > LABEL_DIGITS or text[0] == "0" != text)
+    return text if is_name or not is_number(text) else f"{float(text):.{LABEL_DIGITS}g}"
 
 
 def _without_signs(texts: Texts) -> Texts:

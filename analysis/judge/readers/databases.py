@@ -150,24 +150,22 @@ def is_mlflow_run(path: Path) -> bool:
     return path.name == "meta.yaml" and path.with_name(METRICS).is_dir()
 
 
-def read_mlflow_folder(files: Sequence[Path]) -> TableFile:
+def read_mlflow_folder(folder: Path, files: Sequence[Path]) -> TableFile:
     """Read MLflow's store of files: each run has a folder, and its parameters and metrics a file each."""
-    abouts = {path.parent: load_yaml(path) for path in filter(is_mlflow_run, files)}
-    rows = {
-        run: {"run_id": about["run_id"], "status": STATES[about["status"]]}
-        for run, about in abouts.items()
-        if about["lifecycle_stage"] == "active"
-    }
-    for run, row in rows.items():
+    rows = []
+    for meta in filter(is_mlflow_run, files):
+        run, about = meta.parent, load_yaml(meta)
+        if about["lifecycle_stage"] != "active":
+            continue
+        row = {"run_id": about["run_id"], "status": STATES[about["status"]]}
         row["experiment"] = load_yaml(run.with_name("meta.yaml"))["name"]
-    for path in files:
-        for run in rows.keys() & {*path.parents}:
+        for path in sorted({*files}.intersection(run.rglob("*"))):
             kind, *keys = path.relative_to(run).parts
             if kind in ("params", METRICS):
                 text = read_bounded(path).decode()
-                rows[run][f"{kind}.{'/'.join(keys)}"] = _last_value(kind, text)
-    table = table_of_rows(next(iter(abouts)).parents[1], [*rows.values()])
-    return replace(table, reader=MLFLOW_RUNS)
+                row[f"{kind}.{'/'.join(keys)}"] = _last_value(kind, text)
+        rows.append(row)
+    return replace(table_of_rows(folder, rows), reader=MLFLOW_RUNS)
 
 
 def _last_value(kind: str, text: str) -> str:

@@ -120,8 +120,9 @@ def _read_spreadsheet(path: Path, content: bytes) -> TableFile:
 
 def _decoded(path: Path, content: bytes) -> str:
     """Return the text of a file; raises UserError if it is none."""
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
         if b"\0" in content:
             raise UserError(f"{path} is no text in UTF-8 (byte {error.start}): {FORMAT}") from error

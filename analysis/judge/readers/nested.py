@@ -116,34 +116,31 @@ def _rows(content: Any, depth: int = 1, *, is_run: bool = False) -> list[Fields]
 
     `depth`: of its labels; `is_run`: an object is a row already, in which keys are names.
     """
-    kind = _kind(content, is_run=is_run)
-    if kind == ROWS:
+    if _kind(content) == ROWS:
         return [row for item in content for row in _rows(item, depth, is_run=True)]
-    if kind == LABELS:
-        return [row for key, value in content.items() for row in _labelled(key, value, depth)]
     if isinstance(content, list):
         return _indexed({"value": content}) or [{}]
     if not isinstance(content, dict):
         return [{"value": content}]
+    if _has_labels(content, is_run=is_run):
+        return [row for key, value in content.items() for row in _labelled(key, value, depth)]
     leaves = _leaves(content, is_run=is_run)
-    kinds = {path: _kind(value, is_run=is_run) for path, value in leaves.items()}
-    wanted = ROWS if ROWS in kinds.values() else LABELS
-    nested = [path for path, kind in kinds.items() if kind == wanted]
+    nested = [path for path, value in leaves.items() if _kind(value) == ROWS]
+    nested = nested or [path for path, value in leaves.items() if isinstance(value, dict)]
     parts = {path: _rows(leaves[path], depth, is_run=is_run) for path in nested}
-    used = nested
     if not parts:
-        curves = _curves({path: leaves[path] for path, kind in kinds.items() if kind == CURVE})
+        curves = _curves(leaves)
         parts = {next(iter(columns)): _indexed(columns) for columns in curves}
-        used = [path for columns in curves for path in columns]
-    beside = {path: value for path, value in leaves.items() if path not in used}
+        nested = [path for columns in curves for path in columns]
+    beside = {path: value for path, value in leaves.items() if path not in nested}
     return _beside(flat_settings(beside, ""), parts)
 
 
-def _curves(lists: Fields) -> list[Fields]:
+def _curves(leaves: Fields) -> list[Fields]:
     """Return lists that are equally long together; settings, and lists of texts alone, are no curves."""
     curves = defaultdict[int, Fields](Fields)
-    for path, values in lists.items():
-        if not is_setting(path):
+    for path, values in leaves.items():
+        if _kind(values) == CURVE and not is_setting(path):
             curves[len(values)][path] = values
     return [
         columns
@@ -156,7 +153,7 @@ def _leaves(content: Fields, above: str = "", *, is_run: bool) -> Fields:
     """Return the values in an object by their paths, down to lists and to objects whose keys are labels."""
     leaves = Fields()
     for name, value in content.items():
-        is_leaf = not isinstance(value, dict) or _kind(value, is_run=is_run) == LABELS
+        is_leaf = not isinstance(value, dict) or _has_labels(value, is_run=is_run)
         path = f"{above}{name}"
         leaves |= {path: value} if is_leaf else _leaves(value, f"{path}.", is_run=is_run)
     return leaves
@@ -189,21 +186,25 @@ def _indexed(columns: Fields) -> list[Fields]:
     return [{INDEX: place, **dict(zip(columns, row, strict=True))} for place, row in rows]
 
 
-def _kind(value: Any, *, is_run: bool = False) -> str:
-    """Return the kind of a value; objects with the same keys are of one kind, as are empty ones."""
+def _has_labels(content: Fields, *, is_run: bool) -> bool:
+    """Return whether the keys of an object are labels: numbers, settings, or those of several objects of one kind."""
+    kinds = set(map(_kind, content.values()))
+    is_alike = len(kinds) == 1 and kinds.isdisjoint({SCALAR, CURVE})
+    if is_run:
+        is_alike = kinds in ({ROWS}, {LABELS})
+    return _are_labels(content) or (is_alike and len(content) > 1)
+
+
+def _are_labels(content: Fields) -> bool:
+    return content != {} and all(is_number(key.strip()) or settings_in(key) for key in content)
+
+
+def _kind(value: Any) -> str:
+    """Return the kind of a value; objects with the same keys are of one kind."""
     if isinstance(value, list):
         kinds = set(map(type, value))
-        if kinds == {dict}:
-            return ROWS
         is_curve = len(value) > 1 and kinds.isdisjoint({dict, list})
-        return CURVE if is_curve else SCALAR
-    if not isinstance(value, dict) or not value:
+        return ROWS if kinds == {dict} else CURVE if is_curve else SCALAR
+    if not isinstance(value, dict):
         return SCALAR
-    kinds = set(map(_kind, value.values()))
-    are_alike = kinds in ({ROWS}, {LABELS}) or (
-        not is_run and len(kinds) == 1 and kinds.isdisjoint({SCALAR, CURVE})
-    )
-    are_labels = all(is_number(key.strip()) or settings_in(key) for key in value)
-    if are_labels or (are_alike and len(value) > 1):
-        return LABELS
-    return f"keys {sorted(value)}"
+    return LABELS if _are_labels(value) else f"keys {sorted(value)}"

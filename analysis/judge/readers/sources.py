@@ -121,7 +121,7 @@ def _read_folder(folder: Path) -> TableFile:
     files, links = files_below(folder)
     files = [path for path in files if "/." not in f"/{path.relative_to(folder)}"]  # none hidden
     if any(map(is_mlflow_run, files)):
-        return read_mlflow_folder(files)
+        return read_mlflow_folder(folder, files)
     remarks = [f"NOT READ: {path} (a link)" for path in links]
     kind, results = _results(folder, files)
     if not results:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lr_sweep.analysis.judge.judge import judged_json, write_judged
+from lr_sweep.analysis.judge.judge import write_judged
 from lr_sweep.analysis.judge.reading import Reading
 from lr_sweep.common.errors import UserError
 from lr_sweep.sweep.cli.parser import main
@@ -53,20 +52,6 @@ def test_without_validation_nothing_is_chosen(tmp_path: Path) -> None:
 
 
 RATES = (0.1, 0.01, 0.001)
-
-
-def test_a_lead_over_a_variant_that_still_improves_at_the_largest_rate_is_conditional(tmp_path: Path) -> None:
-    """ours is best inside the grid; baseline rises at every step, and may be better beyond."""
-    means = {"ours": (0.88, 0.92, 0.88), "baseline": (0.89, 0.85, 0.80)}
-    runs = product(means, range(3), range(3))
-    rows = [f"{name},{RATES[at]},{seed},{means[name][at] + seed / 1000:g}" for name, at, seed in runs]
-    study = study_of(tmp_path, rows_of("variant,lr,seed,val_acc", rows))
-    report = write_judged(study, tmp_path / "out")
-    (pair,) = judged_json(study, report)["comparisons"]
-    condition = "as far as the grid reaches: baseline still improves at 1e-1, the largest rate tried"
-    assert (pair["variant"], pair["distinguishable"], pair["condition"]) == ("ours", True, condition)
-    assert condition in " ".join(report.text.split())
-    assert "ours beats" not in report.text
 
 
 FOUND = cases("""

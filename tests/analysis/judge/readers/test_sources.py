@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from lr_sweep.analysis.judge.readers.sources import read_sources
@@ -47,10 +46,3 @@ def test_several_folders_keep_their_runs_apart(tmp_path: Path) -> None:
         (["a"], ["a/0"]),
         (["b"], ["b/0"]),
     ]
-
-
-def test_a_data_frame_is_a_table_and_nothing_else_is() -> None:
-    (table,) = read_sources([pd.DataFrame({"lr": [0.1], "acc": [1]})])
-    assert table.columns == {"lr": ["0.1"], "acc": ["1"]}
-    with pytest.raises(UserError, match="got a list as a table, want a path or a pandas DataFrame"):
-        read_sources([[1]])  # type: ignore[list-item]
