@@ -137,7 +137,9 @@ def _doubts_of_labels(contract: Contract, given: Columns) -> Iterator[Doubt]:
         values = f"{listed(spread)} may be the spread of means over seeds"
         text = f"{values}, and single runs are needed: seed=rows says that each row is one run"
         yield Doubt(text, f"seed={OPEN}")
-    for role in {"task", "model", "variant", "run"} & columns.keys() - given.keys():
+    for role in ("task", "model", "variant", "run"):
+        if role in given or role not in columns:
+            continue
         (column,) = columns[role]
         number = int(column.texts.eq("").sum())
         if number and role != "run":
@@ -176,8 +178,7 @@ def _doubts_of_rows(contract: Contract, in_doubt: Sequence[str]) -> Iterator[Dou
         numbered = f"or, if {steps} numbers runs, write step="
         yield Doubt(f"{text}: {way}; {numbered}", f"learning_rate={OPEN}")
     parts = settings.filter(items=[*differing, *in_doubt])
-    parts.columns = range(len(parts.columns))
-    cells = parts.assign(cell=_groups(rows, *CELL, "step"))
+    cells = parts.assign(**{"": _groups(rows, *CELL, "step")})
     num_repeats = int(cells.duplicated(keep=False).sum())
     if not num_repeats:
         return
@@ -209,10 +210,9 @@ def _differing_settings(rows: pd.DataFrame, settings: pd.DataFrame, columns: Col
 
 def _has_schedule(rows: pd.DataFrame) -> bool:
     """Return whether some rates of a run have later first steps than others."""
-    curves = [role for role in (*CELL, "seed", "run") if role in rows]
-    first = rows.groupby(curves, dropna=False)["step"].min().reset_index()
-    curves.remove("learning_rate")
-    return bool(_differing(first[["step"]], _groups(first, *curves)))
+    curves = _groups(rows, "task", "model", "variant", "tuned", "seed", "run")
+    first = rows["step"].groupby([curves, rows["learning_rate"]]).min()
+    return bool(first.groupby(level=0).nunique().gt(1).any())
 
 
 def _measured(rows: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from lr_sweep.common.errors import UserError
 from lr_sweep.common.text import counted
 
 from .meanings import SEPARATOR
-from .names import Column, is_setting, shortened
+from .names import Column, shortened
 from .table_file import TableFile, printable
 
 MOST_COLUMNS = 30
@@ -105,16 +105,15 @@ def listing_of(table: TableFile, doubts: Sequence[str], options: str) -> Listing
 def _column(frame: pd.DataFrame, place: int, column: Column) -> ColumnLine:
     is_empty = column.texts.eq("")
     texts = column.texts[~is_empty].drop_duplicates()
-    may_be_metric = len(texts) > 1 and not is_setting(column.name)
     return ColumnLine(
         position=place,
         name=printable(column.name),
-        num_values=len(texts),
+        num_values=column.num_values,
         samples=_samples(texts),
         parts=[] if column.is_numeric else _parts(column.name, texts),
         num_empty=int(is_empty.sum()),
         empty_where=_shared(frame, is_empty) if is_empty.any() else "",
-        suggests=column.role or (column.split if may_be_metric else ""),
+        suggests=column.meaning,
     )
 
 
