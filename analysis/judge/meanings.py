@@ -100,12 +100,12 @@ def possible_columns(free: Sequence[Column], given: Columns, known: Mapping[str,
     for column in free:
         if column.texts.any():
             possible[column.meaning].append(column)
-    for meaning, name in known.items():
-        known_columns = [column for column in free if column.name == name]
-        possible[meaning] = known_columns or possible[meaning]
     for role in ROLES:
         possible[role] = _deciding(role, possible[role])
     _decide_values(possible, given)
+    for meaning, name in known.items():
+        known_columns = [column for column in free if column.name == name]
+        possible[meaning] = known_columns or possible[meaning]
     decided = possible | given
     if not (decided["variant"] or decided["model"] or decided["learning_rate"]):
         possible["variant"] = _only_names(possible[""])
