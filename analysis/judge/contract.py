@@ -203,7 +203,11 @@ def _differing_settings(rows: pd.DataFrame, settings: pd.DataFrame, columns: Col
         return differing
     named = [column.name for columns in columns.values() for column in columns]
     divided = {name.rpartition(".")[0] for name in named}
-    texts = [name for name in settings if name not in divided and not are_numbers(settings[name])]
+    texts = [
+        name
+        for name in map(str, settings)
+        if name not in divided and not are_numbers(settings[name])
+    ]
     varying = _differing(settings[texts], _groups(rows))
     return [*differing, *(name for name in varying if name not in differing)]
 
@@ -223,7 +227,9 @@ def _measured(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _differing(settings: pd.DataFrame, groups: pd.Series[int]) -> list[str]:
     """Return the columns that have several values in a group of rows."""
-    return [name for name in settings if settings[name].groupby(groups).nunique().gt(1).any()]
+    return [
+        name for name in map(str, settings) if settings[name].groupby(groups).nunique().gt(1).any()
+    ]
 
 
 def _groups(rows: pd.DataFrame, *roles: str) -> pd.Series[int]:

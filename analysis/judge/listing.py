@@ -124,7 +124,7 @@ def _samples(texts: pd.Series[str]) -> list[str]:
 def _parts(name: str, texts: pd.Series[str]) -> list[str]:
     """Describe the parts of names that have equally many, two or more, and differ in several."""
     parts = texts[:MOST_ROWS].str.split(SEPARATOR, regex=True, expand=True)
-    varying = [place for place in parts if parts[place].nunique() > 1]
+    varying = [place for place in range(parts.shape[1]) if parts[place].nunique() > 1]
     if parts.isna().any(axis=None) or len(varying) < 2:
         return []
     return [f"{name}.{place + 1} = {', '.join(_samples(parts[place]))}" for place in varying]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 
 import pandas as pd
 
@@ -76,7 +77,7 @@ def _with_part(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     sources = _names_like(frame, whole)
     if name in frame or not number.isdigit() or not sources:
         return frame
-    parts = frame[sources[0]].str.split(SEPARATOR, regex=True).str.get(int(number) - 1).fillna("")
+    parts = frame[sources[0]].map(partial(re.split, SEPARATOR)).str.get(int(number) - 1).fillna("")
     return frame.assign(**{name: parts}) if parts.any() else frame
 
 
@@ -155,8 +156,10 @@ def _decide_values(possible: Columns, given: Columns) -> None:
     if may_be_tested and not (possible["validation"] or tested):
         possible["validation"] = possible[METRIC]
     chosen = given.get("validation") or possible["validation"] or given.get("test")
-    for split in ("test", "train") if chosen else ():
-        measured = chosen[0].measured
-        possible[split] = [column for column in possible[split] if column.measured == measured]
+    if chosen:
+        for split in ("test", "train"):
+            possible[split] = [
+                column for column in possible[split] if column.measured == chosen[0].measured
+            ]
     if len(possible["train"]) > 1:
         possible["train"] = []

@@ -77,8 +77,9 @@ def measured_rows(
     if not on_test and not metric.untuned:
         return replace(metric, chosen_on=""), rows
     # Without rates nothing is chosen but the step of a curve: of test data its last one counts.
-    model = "final" if metric.untuned else "best"
-    return replace(metric, chosen_on="test", model=model), rows.assign(validation=rows["test"])
+    if metric.untuned:
+        metric = replace(metric, model="final")
+    return replace(metric, chosen_on="test"), rows.assign(validation=rows["test"])
 
 
 def _as_fractions(rows: pd.DataFrame, name: str) -> pd.DataFrame:

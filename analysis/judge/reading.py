@@ -67,9 +67,10 @@ class Reading:
 def options_text(reading: Reading, columns: Sequence[str] = ()) -> str:
     """Write a reading as options of the command; `columns`: further pairs for `--columns`."""
     pairs = ",".join([*map("=".join, reading.columns.items()), *columns])
-    ways = {True: ["--higher-is-better"], False: ["--lower-is-better"], None: []}
     options = ["--columns", pairs] if pairs else []
-    options += ways[reading.higher_is_better] + ["--select-on-test"] * reading.select_on_test
+    if reading.higher_is_better is not None:
+        options.append(f"--{'higher' if reading.higher_is_better else 'lower'}-is-better")
+    options += ["--select-on-test"] * reading.select_on_test
     for text in reading.where:
         options += ["--where", text]
     for name in ("equal_within", "target"):

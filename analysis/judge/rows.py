@@ -13,7 +13,6 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lr_sweep.analysis.record.columns import MOST_VALUE
@@ -78,7 +77,7 @@ class Rows:
     """Texts of the columns without a meaning that may be settings."""
     left_out: Sequence[str]
     """Sentences on variants without a learning rate."""
-    mistakes: Sequence[str]
+    mistakes: list[str]
 
 
 def only(table: TableFile, where: Sequence[str]) -> TableFile:
@@ -112,7 +111,7 @@ def rows_of(table: TableFile, columns: Columns, unused: Sequence[Column]) -> Row
     texts, left_out = _with_rates(texts, columns)
     values, mistakes = _values(texts, columns)
     splits = splits_in(values)
-    is_infinite = np.isinf(values[splits])
+    is_infinite = values[splits].isin([math.inf, -math.inf])
     values = values.assign(
         **values[splits].mask(is_infinite),
         diverged=is_infinite.get(decisive(splits), default=False),
@@ -180,7 +179,7 @@ def _with_rates(texts: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, li
         return texts, []
     rates = texts["learning_rate"]
     has_rate = ~is_nothing(rates) & pd.to_numeric(rates, errors="coerce").ne(0)
-    has_row = has_rate | texts[splits_in(texts)].ne("").any(axis=1)
+    has_row = has_rate | ~texts[splits_in(texts)].isin([""]).all(axis=1)
     compared = next((role for role in ("variant", "model") if role in texts), None)
     variants = texts[compared] if compared else pd.Series("", texts.index)
     is_trained = has_rate.groupby(variants).transform("any") | (not has_rate.any())
@@ -200,7 +199,8 @@ def _values(texts: pd.DataFrame, columns: Columns) -> tuple[pd.DataFrame, list[s
     for meaning in columns.keys() & {*texts}:
         values[meaning], is_wrong = _parsed(meaning, texts[meaning])
         name = columns[meaning][0].name
-        for row, text in texts[meaning][is_wrong].items():
+        for row in texts.index[is_wrong]:
+            text = texts[meaning][row]
             got = f"{texts['where'][row]}: {name}: got {text[:60]!r}, want {_WANTED[meaning]}"
             way = f"to leave such rows out: --where {shlex.quote(f'{name}!={text}')}"
             mistakes.append((row, f"{got}; {way}"))

@@ -164,11 +164,11 @@ def _refuse_conflicts(rows: pd.DataFrame) -> None:
     is_second = rows.duplicated([*RUN, "step"])
     if "run" in rows:
         is_second |= rows["run"].ne(by_run["run"].transform("first"))
-    first = by_run["where"].transform("first")
+    several = rows.assign(first=by_run["where"].transform("first"))[is_second]
     mistakes = []
-    for row, run in rows[is_second].drop_duplicates(RUN).iterrows():
+    for _, run in several.drop_duplicates(RUN).iterrows():
         labels = ", ".join(f"{name} {run[name]}" for name in RUN)
-        mistakes.append(f"{run['where']}: {first[row]} has the same {labels}: {ADVICE}")
+        mistakes.append(f"{run['where']}: {run['first']} has the same {labels}: {ADVICE}")
     raise_mistakes(mistakes)
 
 
@@ -269,8 +269,8 @@ def best_settings(runs: Runs) -> tuple[Runs, int, pd.DataFrame]:
 def tuned_remark(cells: pd.DataFrame, num_settings: int, best: pd.DataFrame) -> str:
     """Name the chosen settings; `num_settings`, `best`: from `best_settings`."""
     chosen = cells[RATE].merge(best, on=RATE)
-    said = chosen["variant"] + " " + chosen["learning_rate"].map(rate_text)
-    said = listed(said + " with " + chosen["settings"], MOST_NAMED)
+    rates = chosen["variant"] + " " + chosen["learning_rate"].map(rate_text)
+    said = listed(rates + " with " + chosen["settings"], MOST_NAMED)
     start = f"settings tuned as the learning rate, {num_settings} of them: the best by validation"
     return f"{start} at each rate is shown. Chosen: {said}"
 
@@ -293,7 +293,7 @@ def settings_findings(runs: pd.DataFrame, settings: pd.DataFrame) -> Iterator[Ch
         rates = cell_runs["learning_rate"].sort_values(kind="stable")
         moved = [
             name
-            for name in settings
+            for name in map(str, settings)
             if not plain(name).endswith("step") and _moves(settings[name][rates.index], rates)
         ]
         if moved:

@@ -51,11 +51,6 @@ class TableFile:
         """The file's name as reports write it."""
         return printable(self.path.name)
 
-    @property
-    def columns(self) -> dict[str, list[str]]:
-        """Texts by the names of their columns."""
-        return {str(name): texts.tolist() for name, texts in self.frame.items()}
-
     def beside(self, values: ReadFields) -> TableFile:
         """Return the table below columns that have one value each, in place of those with their names."""
         rest = self.frame.drop(columns=[*values], errors="ignore")

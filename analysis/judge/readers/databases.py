@@ -101,10 +101,10 @@ def _table_of_database(path: Path, copy: str, database: sqlite3.Connection) -> T
         rows = [_trackio_row(**row) for row in database.execute(HISTORY)]
         return table_of_rows(path, rows)
     if {"experiments", "runs"} <= names:
-        rows = defaultdict[str, Fields](Fields)
+        runs = defaultdict[str, Fields](Fields)
         for run, name, value in database.execute(MLFLOW):
-            rows[run] |= {"run_id": run, name: value}
-        return replace(table_of_rows(path, [*rows.values()]), reader=MLFLOW_RUNS)
+            runs[run] |= {"run_id": run, name: value}
+        return replace(table_of_rows(path, [*runs.values()]), reader=MLFLOW_RUNS)
     raise UserError(
         f"{path} is a database of neither Optuna nor MLflow, nor of Trackio: write its runs as a CSV file"
     )

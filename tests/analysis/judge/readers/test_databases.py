@@ -14,6 +14,7 @@ from lr_sweep.analysis.judge.readers import databases
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.tables import texts_of
 
 
 def read(path: Path) -> TableFile:
@@ -22,7 +23,7 @@ def read(path: Path) -> TableFile:
 
 
 def texts(table: TableFile) -> dict[str, str]:
-    return {name: " ".join(text or "-" for text in fields) for name, fields in table.columns.items()}
+    return {name: " ".join(text or "-" for text in fields) for name, fields in texts_of(table).items()}
 
 
 MLFLOW_1 = """
@@ -89,7 +90,7 @@ def test_studies_of_optuna(tmp_path: Path, kind: str) -> None:
     settings = {"params_lr": "0.1 0.1 0.1", "user_attrs_test_acc": "0.25 0.25 0.25"}
     assert texts(table) == {**runs, **settings, "value": "0.5 0.1 -"}
     optuna.create_study(storage=storage, study_name="other", direction="minimize").add_trial(trials[0])
-    assert read(path).columns["number"] == ["mine/0", "mine/1", "mine/2", "other/0"]
+    assert texts_of(read(path))["number"] == ["mine/0", "mine/1", "mine/2", "other/0"]
     assert read(path).higher_is_better is None
     optuna.create_study(storage=storage, study_name="two", directions=["maximize", "minimize"])
     with pytest.raises(UserError, match="the study two has several objectives"):

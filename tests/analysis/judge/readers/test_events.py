@@ -10,6 +10,7 @@ import pytest
 from lr_sweep.analysis.judge.readers.files import table_of_content
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.tables import texts_of
 
 
 @pytest.mark.parametrize("library", ["tensorboardX", "torch.utils.tensorboard"])
@@ -23,11 +24,11 @@ def test_events_of_tensorboard(tmp_path: Path, library: str) -> None:
             writer.add_text("notes", "mine", 2)
             writer.add_hparams({"opt": "adam", "width": 8}, {"final": 1.0})
     table = read_sources([tmp_path])[0]
-    rows = [row for row in zip(*(table.columns[name] for name in ("run", "step", "val/acc")), strict=True) if row[2]]
+    rows = [row for row in zip(*(texts_of(table)[name] for name in ("run", "step", "val/acc")), strict=True) if row[2]]
     assert rows == [("lr=0.1", "1", "0.1"), ("lr=0.2", "1", "0.2")]
-    assert set(table.columns["config.opt"]) == {"adam"}
-    assert set(table.columns["config.width"]) == {"8.0"}
-    assert set(table.columns["config.lr"]) == {"0.1", "0.2"}
+    assert set(texts_of(table)["config.opt"]) == {"adam"}
+    assert set(texts_of(table)["config.width"]) == {"8.0"}
+    assert set(texts_of(table)["config.lr"]) == {"0.1", "0.2"}
 
 
 def written_events(folder: Path, steps: int = 3) -> Path:
@@ -43,19 +44,19 @@ def test_a_file_that_was_cut_has_its_first_records_and_one_without_values_is_a_r
     path.write_bytes(path.read_bytes()[:-20])
     written_events(tmp_path / "b", steps=0)
     (table,) = read_sources([tmp_path])
-    assert table.columns == {"run": ["a", "a", "b"], "step": ["1", "2", ""], "val/acc": ["0.25", "0.5", ""]}
+    assert texts_of(table) == {"run": ["a", "a", "b"], "step": ["1", "2", ""], "val/acc": ["0.25", "0.5", ""]}
 
 
 def test_a_flipped_byte_changes_no_value(tmp_path: Path) -> None:
     """One bit of every byte is flipped, and the file is cut at every length."""
     path = written_events(tmp_path)
     content = path.read_bytes()
-    whole = table_of_content(path, content, path.name).columns
+    whole = texts_of(table_of_content(path, content, path.name))
     for place in range(len(content)):
         flipped = content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
         for damaged in (flipped, content[:place]):
             with suppress(UserError):
-                columns = table_of_content(path, damaged, path.name).columns
+                columns = texts_of(table_of_content(path, damaged, path.name))
                 assert {*columns.get("val/acc", ())} <= {*whole["val/acc"]}, place
                 assert columns != whole or damaged is flipped
 

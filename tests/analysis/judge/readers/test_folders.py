@@ -13,6 +13,7 @@ import pytest
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.analysis.judge.table_file import TableFile
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.tables import texts_of
 
 READINGS = Path(__file__).parents[1] / "readings"
 
@@ -37,7 +38,7 @@ def test_folders_of_lightning(tmp_path: Path) -> None:
         logger.log_hyperparams({"lr": rate, "net": {"width": 8}})
         logger.log_metrics({"val_acc": rate / 2}, step=1)
         logger.save()
-    columns = read(tmp_path).columns
+    columns = texts_of(read(tmp_path))
     assert columns["run"] == ["mine/version_0", "mine/version_1"]
     assert (columns["config.lr"], columns["config.net.width"]) == (["0.1", "0.2"], ["8", "8"])
     assert columns["val_acc"] == ["0.05", "0.1"]
@@ -69,7 +70,7 @@ def test_jobs_of_hydra_of_which_some_wrote_nothing(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     table = read(tmp_path / "multirun")
-    runs = zip(*(table.columns[name] for name in ("config.optimizer.lr", "config.seed", "val_acc")), strict=True)
+    runs = zip(*(texts_of(table)[name] for name in ("config.optimizer.lr", "config.seed", "val_acc")), strict=True)
     assert sorted(runs) == [("0.1", "0", "0.05"), ("0.1", "1", ""), ("0.2", "0", "0.1"), ("0.2", "1", "")]
 
 
@@ -94,7 +95,7 @@ def test_folders_of_ray_tune(tmp_path: Path) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", RAY, str(tmp_path)], env=environment, check=True, capture_output=True)
     table = read(tmp_path / "mine")
-    columns = [table.columns[name] for name in ("config.lr", "val_acc", "state")]
+    columns = [texts_of(table)[name] for name in ("config.lr", "val_acc", "state")]
     assert columns == [["0.1", "0.2"], ["0.05", "0.1"], ["", "ERROR"]]
     assert table.known == {"run": "run"}
 
@@ -102,7 +103,7 @@ def test_folders_of_ray_tune(tmp_path: Path) -> None:
 def test_a_trial_without_a_report_is_a_run_without_values(tmp_path: Path) -> None:
     write(tmp_path, {"a/params.json": '{"lr": 0.1}', "a/result.json": '{"val_acc": 1}\n'})
     write(tmp_path, {"b/params.json": '{"lr": 0.2}', "b/result.json": "", "b/error.txt": "it broke"})
-    columns = read(tmp_path).columns
+    columns = texts_of(read(tmp_path))
     assert (columns["val_acc"], columns["state"]) == (["1", ""], ["", "ERROR"])
 
 
@@ -114,7 +115,7 @@ def test_a_trial_without_a_report_is_a_run_without_values(tmp_path: Path) -> Non
     ],
 )
 def test_what_paths_say(tmp_path: Path, names: list[str], columns: dict[str, list[str]]) -> None:
-    found = read(write(tmp_path, {f"{name}.csv": "acc\n1\n" for name in names})).columns
+    found = texts_of(read(write(tmp_path, {f"{name}.csv": "acc\n1\n" for name in names})))
     assert found == {**columns, "file": sorted(names), "acc": ["1", "1"]}
 
 
@@ -123,15 +124,15 @@ def test_several_kinds_of_results_are_refused_with_a_pattern_that_works(tmp_path
     with pytest.raises(UserError, match=r"several kinds of results, last.json, time.json: .* such as") as error:
         read(write(tmp_path, files))
     pattern = str(error.value).split("'")[1]
-    assert [table.columns["file"] for table in read_sources([pattern])] == [["a/last"], ["b/last"]]
+    assert [texts_of(table)["file"] for table in read_sources([pattern])] == [["a/last"], ["b/last"]]
 
 
 def test_the_name_that_most_folders_share_is_read_and_the_rest_counted(tmp_path: Path) -> None:
     """Below the comment that Stable-Baselines3 2 writes."""
     files = {f"{run}/monitor.csv": '#{"t_start": 1.5, "env_id": "CartPole-v1"}\nr,l,t\n9.0,9,0.1\n' for run in "abc"}
     table = read(write(tmp_path, files | {"c/other.csv": "acc\n0\n", ".git/x.csv": ""}))
-    assert table.columns["file"] == ["a/monitor", "b/monitor", "c/monitor"]
-    assert table.columns["r"] == ["9.0"] * 3
+    assert texts_of(table)["file"] == ["a/monitor", "b/monitor", "c/monitor"]
+    assert texts_of(table)["r"] == ["9.0"] * 3
     assert table.reader == "monitor.csv, 3 of 4 files"
 
 
@@ -142,7 +143,7 @@ def test_a_link_in_a_folder_is_not_followed_but_named(tmp_path: Path) -> None:
     for name in ("a.csv", "logs", "config.yaml"):
         (runs / name).symlink_to(outside / name)
     table = read(runs)
-    assert table.columns == {"file": ["own"], "acc": ["3"]}
+    assert texts_of(table) == {"file": ["own"], "acc": ["3"]}
     assert f"NOT READ: {runs / 'a.csv'} (a link)" in table.remarks
 
 
@@ -150,14 +151,14 @@ def test_a_store_of_mlflow_is_read_without_its_links(tmp_path: Path) -> None:
     """As MLflow 2 wrote it: a metric's last line counts, and a run that was deleted does not."""
     shutil.copytree(READINGS / "mlruns", tmp_path / "mlruns")
     table = read(tmp_path / "mlruns")
-    assert set(table.columns["experiment"]) == {"sweep"}
-    assert set(table.columns["status"]) == {"FINISHED"}
+    assert set(texts_of(table)["experiment"]) == {"sweep"}
+    assert set(texts_of(table)["status"]) == {"FINISHED"}
     first, second = sorted((tmp_path / "mlruns").rglob("metrics"))[:2]
     first.rename(tmp_path / "elsewhere")
     first.symlink_to(tmp_path / "elsewhere")
     about = second.with_name("meta.yaml")
     about.write_text(about.read_text().replace("stage: active", "stage: deleted"))
-    values = read(tmp_path / "mlruns").columns["metrics.val_acc"]
+    values = texts_of(read(tmp_path / "mlruns"))["metrics.val_acc"]
     assert (len(values), values.count("")) == (11, 1)
 
 
@@ -168,7 +169,7 @@ def test_a_folder_of_wandb_has_its_settings_and_last_values(tmp_path: Path) -> N
         summary = f'{{"val_acc": {rate / 2}, "_step": 9, "_runtime": 1.5}}'
         write(tmp_path / name / "files", {"config.yaml": config, "wandb-summary.json": summary})
     table = read(tmp_path)
-    columns = {name: table.columns[name] for name in ("config.lr", "config.net.width", "val_acc")}
+    columns = {name: texts_of(table)[name] for name in ("config.lr", "config.net.width", "val_acc")}
     assert columns == {"config.lr": ["0.1", "0.2"], "config.net.width": ["8", "8"], "val_acc": ["0.05", "0.1"]}
     assert table.known == {"run": "run"}
 

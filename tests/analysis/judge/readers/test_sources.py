@@ -8,6 +8,7 @@ import pytest
 
 from lr_sweep.analysis.judge.readers.sources import read_sources
 from lr_sweep.common.errors import UserError
+from lr_sweep.tests.support.tables import texts_of
 
 
 def test_files_by_a_pattern_have_their_paths_and_the_settings_beside_them(tmp_path: Path) -> None:
@@ -16,7 +17,7 @@ def test_files_by_a_pattern_have_their_paths_and_the_settings_beside_them(tmp_pa
         (home / "config.json").write_text(f'{{"lr": {rate}, "net": {{"width": 8}}}}')
         (home / "curve.csv").write_text("acc\n1\n")
     tables = read_sources([str(tmp_path / "*" / "*" / "curve.csv")])
-    columns = {name: [table.columns[name][0] for table in tables] for name in tables[0].columns}
+    columns = {name: [texts_of(table)[name][0] for table in tables] for name in texts_of(tables[0])}
     assert columns == {
         "file": ["adam/0/curve", "adam/1/curve", "sgd/0/curve"],
         "config.lr": ["0.1", "0.2", "0.3"],
@@ -32,8 +33,8 @@ def test_files_of_one_folder_have_their_stems_and_no_settings_of_all(tmp_path: P
     for name in ("mnist", "svhn"):
         (tmp_path / f"{name}.csv").write_text("acc\n1\n")
     mnist, svhn = read_sources([tmp_path / "mnist.csv", tmp_path / "svhn.csv"])
-    assert mnist.columns["file"] == ["mnist"]
-    assert "config.lr" not in svhn.columns
+    assert texts_of(mnist)["file"] == ["mnist"]
+    assert "config.lr" not in texts_of(svhn)
 
 
 def test_several_folders_keep_their_runs_apart(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_several_folders_keep_their_runs_apart(tmp_path: Path) -> None:
         (tmp_path / home / "params.json").write_text('{"lr": 0.1}')
         (tmp_path / home / "log.csv").write_text("acc\n1\n")
     tables = read_sources([tmp_path / "a", tmp_path / "b"])
-    assert [(table.columns["folder"], table.columns[table.known["run"]]) for table in tables] == [
+    assert [(texts_of(table)["folder"], texts_of(table)[table.known["run"]]) for table in tables] == [
         (["a"], ["a/0"]),
         (["b"], ["b/0"]),
     ]
