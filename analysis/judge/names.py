@@ -57,27 +57,10 @@ _STATES = {
 STATUS = {word: status for status, text in _STATES.items() for word in text.split()}
 """Outcome of a run by the word that a tool writes; `true` is of a column that says whether runs diverged."""
 STATUS["false"] = "complete"
-NAN = ["nan", "NaN", "Nan", "NAN"]
-NOTHING = [
-    "",
-    *[
-        "none",
-        "None",
-        "NONE",
-        "null",
-        "Null",
-        "NULL",
-        "na",
-        "NA",
-        "n/a",
-        "N/A",
-        "<na>",
-        "<NA>",
-        "-",
-        "—",
-        "–",
-    ],
-]
+NAN = ("nan", "NaN", "Nan", "NAN")
+"""Fields that say that a run diverged."""
+_NO_NUMBERS = "none None NONE null Null NULL na NA n/a N/A <na> <NA> - — –"
+NOTHING = ("", *_NO_NUMBERS.split())
 """Fields without a number; among texts, all but the empty one are names."""
 _NUMBER = re.compile(r"(?ai)[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf|infinity)")
 MOST_SHOWN = 60

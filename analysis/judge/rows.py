@@ -69,9 +69,9 @@ class Rows:
     """The rows of a table."""
 
     values: pd.DataFrame
-    """A column for each meaning, `where` (`FILE:LINE`), and `loss`: the largest one; infinite where the run diverged.
+    """A column for each meaning, `where` (`FILE:LINE`), `diverged`, and the largest `loss`; infinite: it was NaN.
 
-    Values of splits are NaN where nothing was measured, and infinite where the run diverged.
+    Values of splits are NaN where nothing was measured, and where the run diverged.
     """
     settings: pd.DataFrame
     """Texts of the columns without a meaning that may be settings."""
