@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial
 
 import pandas as pd
 
@@ -77,8 +76,11 @@ def _with_part(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     sources = _names_like(frame, whole)
     if name in frame or not number.isdigit() or not sources:
         return frame
-    parts = frame[sources[0]].map(partial(re.split, SEPARATOR)).str.get(int(number) - 1).fillna("")
-    return frame.assign(**{name: parts}) if parts.any() else frame
+    place = int(number) - 1
+    parts = [
+        dict(enumerate(re.split(SEPARATOR, text))).get(place, "") for text in frame[sources[0]]
+    ]
+    return frame.assign(**{name: parts}) if any(parts) else frame
 
 
 def _names_like(frame: pd.DataFrame, text: str) -> list[str]:
