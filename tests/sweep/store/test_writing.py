@@ -117,7 +117,7 @@ def test_storage_away_for_a_while(machines: Machines, monkeypatch: pytest.Monkey
             late = record.add(1e-1, 0, [(300, 0.9, 0.4)])
             record.write()
             assert results.news() == []
-            assert time.monotonic() - began < 0.5
+            assert time.monotonic() - began < 10
             messages += wait_until(results.news, "the message")
         results.settle()
         messages += results.news()
