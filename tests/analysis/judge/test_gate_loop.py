@@ -90,6 +90,7 @@ def test_guards_of_a_baseline_need_as_many_seeds(capsys: pytest.CaptureFixture[s
     assert "got 8 fresh seeds, want 30, at least 20" in capsys.readouterr().err.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_lose_no_line_and_share_no_number() -> None:
     """Each adds five candidates; without the lock both would read the log before the other one writes."""
     one = "import sys, test_gate_loop as t; t.add_candidates(sys.argv[1])"

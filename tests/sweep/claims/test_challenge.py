@@ -121,6 +121,7 @@ def test_a_changed_file_is_found_with_the_list_made_again_or_not(
     assert says in said
 
 
+@pytest.mark.slow
 def test_values_of_another_machine_are_tested_as_further_seeds(bundle: Path, second: SecondTraining) -> None:
     def elsewhere(rows: list[Fields]) -> None:
         rows[0] |= {"device": "cpu (another)", "best_step": None}

@@ -67,6 +67,7 @@ assert (sys.calls, run.num_steps) == (1, 10)
 {UNSAVED}"""
 
 
+@pytest.mark.slow
 def test_one_that_fails_in_a_short_trial_trains_once_more_in_a_process_of_its_own(tmp_path: Path) -> None:
     (found,) = check(write_function(tmp_path, ONCE_AND_WITH_ITS_BUDGET), "cpu")
     assert (found.resumed, found.lost) == ("unchecked", ())

@@ -85,6 +85,7 @@ def are_gone(processes: list[int]) -> bool:
     return not any(map(psutil.pid_exists, processes))
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_is_named_and_ends_the_others(tmp_path: Path) -> None:
     """That the run resumes with the same bits: below."""
     with closing(started(run_of(tmp_path, NOISY, 2))) as one:
@@ -181,6 +182,7 @@ def test_a_rank_that_raises_gives_the_reason(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow  # each starts two processes that import torch
 def test_a_rank_that_ends_before_the_group_is_whole_ends_the_others(tmp_path: Path) -> None:
     body = DDP.replace("dist.init", "if rank == 1:\n    os._exit(3)\ndist.init", 1)
     with pytest.raises(TrainingFunctionError, match="rank 1 of 2 ended with exit code 3$"):

@@ -116,6 +116,7 @@ def test_one_command_on_a_table_of_widths(tmp_path: Path) -> None:
     assert "How the best learning rate moves" in page
 
 
+@pytest.mark.slow  # 200 simulated laws each
 @pytest.mark.parametrize(("slope", "least", "most"), [(0.0, 0.0, 0.08), (-0.5, 0.5, 1.0), (-1.0, 0.9, 1.0)])
 def test_intervals_of_slopes_hold(slope: float, least: float, most: float) -> None:
     """In at least 95% of 200 laws, whose two standard errors are 3%. At a slope of 0 a claimed law is false."""

@@ -139,6 +139,7 @@ def test_one_seed_has_the_top_of_a_parabola_and_no_interval() -> None:
     assert found.error == pytest.approx(0.5 / math.sqrt(12))  # of a place within a step
 
 
+@pytest.mark.slow  # hundreds of simulated curves
 def test_intervals_hold() -> None:
     """95% is the aim over all curves and grids; a steep side hidden by noise has less."""
     settings = list(product(SHAPES, (0.5, 2.0), (1 / 3, 1 / 2)))
