@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -29,12 +31,21 @@ def finals(name: str, gain: float, number: int, first: int = 0, memory: float = 
     Path(name).write_text("\n".join(["seed,val_acc,memory_gb", *rows, ""]))
 
 
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline of 30 seeds."""
+    folder = tmp_path_factory.mktemp("accepted")
+    with chdir(folder):
+        finals("base.csv", 0.0, 30)
+        assert main(["gate", "baseline.json", "base.csv", "--accept", GUARD]) == 0
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store a baseline of 30 seeds, in the folder of the test."""
+def _baseline(accepted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store the baseline in the folder of the test."""
     monkeypatch.chdir(tmp_path)
-    finals("base.csv", 0.0, 30)
-    assert main(["gate", "baseline.json", "base.csv", "--accept", GUARD]) == 0
+    shutil.copytree(accepted, tmp_path, dirs_exist_ok=True)
 
 
 def stream(name: str, *options: str) -> int:
@@ -167,6 +178,7 @@ def test_the_fixture_fails_on_a_loss_and_on_drift() -> None:
     assert "gate.check: got 4 values, want at least 5" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_action_writes_a_summary_and_ends_with_the_decision() -> None:
     action = YAML(typ="safe").load((ROOT / ".github/actions/gate/action.yml").read_text())
     (step,) = action["runs"]["steps"]
