@@ -74,6 +74,7 @@ def test_an_honest_bundle_holds(bundle: Path, second: SecondTraining) -> None:
     assert sorted((path, path.stat().st_mtime_ns) for path in bundle.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_an_altered_curve_is_found_if_its_run_is_drawn(bundle: Path, second: SecondTraining) -> None:
     altered = min((bundle / RECORD / "curves").iterdir()).stem
 

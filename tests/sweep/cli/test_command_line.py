@@ -125,6 +125,7 @@ def test_mistakes_in_a_command_line(tmp_path: Path, line: list[str], wanted: str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_threads_of_torch_soon_sleep_unless_the_user_says_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

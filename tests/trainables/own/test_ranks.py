@@ -167,6 +167,7 @@ def test_ranks_end_when_one_of_them_hangs(tmp_path: Path, monkeypatch: pytest.Mo
     assert are_gone(processes)
 
 
+@pytest.mark.slow
 def test_a_rank_that_raises_gives_the_reason(tmp_path: Path) -> None:
     body = DDP.replace(
         "    optimizer.zero_grad()", "    if step == 3 and rank == 1:\n        raise ValueError('boom')\n"
