@@ -1,4 +1,4 @@
-"""What a column is: the meaning of its name by one table of synonyms, and what its texts are."""
+"""Columns: the meaning of a name by one table of synonyms, and the kind of its texts."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: Columns) -> No
 
 
 def verify_lines(results: Results) -> list[str]:
-    """What `verify` says of a record, a line each."""
+    """The lines that `verify` prints of a record."""
     lines: list[str] = []
     problems = verify(results, lines.append)
     assert problems == sum(line.startswith("problem: ") for line in lines)

@@ -166,7 +166,7 @@ class Rows:
             parameter.grad = gradients[name].detach()
         moments = list(self.moments.values())
         self._by_run: list[list[tuple[float, tuple[Any, ...]]]] = []
-        """Of each run, by factor of the learning rate: values, gradients, moments and steps."""
+        """Values, gradients, moments and steps of each run, by factor of the learning rate."""
         for row, steps in enumerate(self.steps):
             stretches: list[tuple[float, tuple[Any, ...]]] = []
             for at, factor in self.layout.stretches:
