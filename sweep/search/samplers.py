@@ -91,7 +91,7 @@ def _guided(
 def distributions(search: Search) -> dict[str, BaseDistribution]:
     """Return what Optuna chooses from, by parameter."""
     return {PARAMETER: FloatDistribution(search.low, search.high, log=True)} | {
-        name: FloatDistribution(axis.low, axis.high, log=axis.scale == "log")
+        name: FloatDistribution(axis.low, axis.high, log=axis.is_log)
         if isinstance(axis, Range)
         else CategoricalDistribution(axis)
         for name, axis in search.space.items()

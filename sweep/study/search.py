@@ -88,28 +88,29 @@ LearningRates = Annotated[
 
 
 class Range(Strict):
-    """Numbers from `low` to `high`."""
+    """Numbers from `low` to `high`, spread evenly on a log scale; from 0 or less, on a linear one."""
 
     low: Annotated[float, ThreeDigits]
     """Smallest, at most 3 significant digits."""
     high: Annotated[float, ThreeDigits]
     """Largest, at most 3 significant digits."""
-    scale: Literal["log", "linear"] = "log"
-    """Scale on which values are spread evenly."""
+
+    gone: ClassVar = {"scale": "log"}
 
     @model_validator(mode="after")
     def _check_ends(self) -> Range:
         if self.low >= self.high:
             raise mistake(f"got {self.high:g}, want more than low = {self.low:g}", "high")
-        if self.scale == "log" and self.low <= 0:
-            raise mistake(
-                f"got {self.low:g}, want more than 0 on a log scale, or scale: linear", "low"
-            )
         return self
+
+    @property
+    def is_log(self) -> bool:
+        """Return whether values are spread evenly on a log scale."""
+        return self.low > 0
 
     def at(self, position: float) -> float:
         """Return the value at a position of the range, 0 to 1, rounded to 3 digits."""
-        if self.scale == "log":
+        if self.is_log:
             value = math.exp(math.log(self.low) + position * math.log(self.high / self.low))
         else:
             value = self.low + position * (self.high - self.low)
@@ -125,7 +126,7 @@ Values = Annotated[
 ]
 Axis = Annotated[
     Annotated[Range, Tag("(dict)")] | Annotated[Values, Tag("(tuple)")],
-    by_type("a range, {low: 1e-3, high: 1e-1, scale: log}, or a list of values"),
+    by_type("a range, {low: 1e-3, high: 1e-1}, or a list of values"),
 ]
 Space = dict[str, Axis]
 """What a search chooses beside the learning rate, by the option's name."""

@@ -329,6 +329,7 @@ REMOVED = {
     "`min_difference`; all pairs are compared, with an error of 0.05",
     "equal_within": "gone from here: give `equal_within` to the study",
     "protocol": "gone from here: give `evaluate_every` in a task, and other options in a variant's `protocol`",
+    "scale": "gone: a range from 0 has a linear scale, any other a logarithmic one; remove this key",
     "at_once": "gone: a round has 2 learning rates with tpe and gp, and all with the others",
 }
 """Keys of earlier versions, with what to do."""

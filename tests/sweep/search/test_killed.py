@@ -14,7 +14,7 @@ from lr_sweep.sweep.tune import work
 from lr_sweep.tests.support.scripted_trials import Bench, Killed, Landscape, grid_bench, proposed, search_bench
 from lr_sweep.tests.support.tiny_study import rows
 
-SPACE = "{batch_size: [4, 8], weight_decay: {low: 1e-4, high: 1e-1}, dropout: {low: 0, high: 0.3, scale: linear}}"
+SPACE = "{batch_size: [4, 8], weight_decay: {low: 1e-4, high: 1e-1}, dropout: {low: 0, high: 0.3}}"
 MAKE: dict[str, Callable[[Path, pytest.MonkeyPatch], Bench]] = {
     "search": lambda *to: search_bench(*to, "{sampler: tpe, low: 1e-5, high: 1e-1, rates: 6}", seeds=2),
     "space": lambda *to: search_bench(*to, f"{{sampler: tpe, low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}"),

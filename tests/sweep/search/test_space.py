@@ -28,7 +28,7 @@ from lr_sweep.tests.support.scripted_trials import (
 from lr_sweep.tests.support.study_example import mistakes_in
 from lr_sweep.tests.support.tiny_study import rows
 
-SPACE = "{batch_size: [4, 8], weight_decay: {low: 1e-4, high: 1e-1}, dropout: {low: 0, high: 0.3, scale: linear}}"
+SPACE = "{batch_size: [4, 8], weight_decay: {low: 1e-4, high: 1e-1}, dropout: {low: 0, high: 0.3}}"
 SEARCH = f"{{sampler: tpe, low: 1e-5, high: 1e-1, rates: 6, space: {SPACE}}}"
 CELL = ("digits", "tiny", "frozen-random")
 
@@ -100,10 +100,10 @@ def test_plan_and_proposals_have_the_space_and_an_edited_one_holds_from_the_next
         ("{batch_size: [4, 4]}", "search.space.batch_size[1]: 4 is there twice"),
         ("{batch_size: {low: 4, high: 64}}", "for whole numbers want a list of values"),
         ("{batch_size: [4, 100000]}", "search.space: batch_size: the training split has"),
-        ("{dropout: {low: 0, high: 0.3}}", "search.space.dropout.low: got 0, want more than 0 on a log scale"),
+        ("{dropout: {low: 0.1, high: 0.3, scale: linear}}", "search.space.dropout.scale: gone: a range from 0 has a l"),
         ("{dropout: {low: 0.3, high: 0.1}}", "search.space.dropout.high: got 0.1, want more than low = 0.3"),
         ("{dropout: {low: 0.1, high: 1.5}}", "search.space.dropout: "),
-        ("{dropout: 0.1}", "search.space.dropout: got 0.1, want a range, {low: 1e-3, high: 1e-1, scale: log}, or a l"),
+        ("{dropout: 0.1}", "search.space.dropout: got 0.1, want a range, {low: 1e-3, high: 1e-1}, or a list of values"),
         ("{momentum: [0.5, 0.95]}", "search.space.momentum: unknown option 'momentum'"),
         ("{optimizer: [adam, sgd], parametrization: [standard, mup]}", "search.space: parametrization: mup has no ru"),
         ("{weight_decay: {low: 0.12345, high: 1}}", "search.space.weight_decay.low: 0.12345 has more than 3 signif"),
@@ -114,12 +114,12 @@ def test_mistakes(tmp_path: Path, space: str, message: str) -> None:
     assert message in "\n".join(found)
 
 
-@given(st.floats(0, 1), st.sampled_from(["log", "linear"]))
-def test_values_of_a_range_are_inside_and_rise_with_the_position(position: float, scale: Any) -> None:
-    axis = Range(low=1e-3, high=0.5, scale=scale)
+@given(st.floats(0, 1), st.sampled_from([1e-3, 0.0]))
+def test_values_of_a_range_are_inside_and_rise_with_the_position(position: float, low: float) -> None:
+    axis = Range(low=low, high=0.5)
     assert axis.low <= axis.at(position) <= axis.high
-    assert (axis.at(0.0), axis.at(1.0)) == (1e-3, 0.5)
-    assert axis.at(0.5) == {"log": 0.0224, "linear": 0.251}[scale]  # sqrt(1e-3 x 0.5), and their mean 0.2505
+    assert (axis.at(0.0), axis.at(1.0)) == (low, 0.5)
+    assert axis.at(0.5) == {1e-3: 0.0224, 0.0: 0.25}[low]  # sqrt(1e-3 x 0.5), and half of 0.5
 
 
 @pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.slow), "quasi-random", "random"])
@@ -127,7 +127,7 @@ def test_samplers_fill_the_space_and_repeat_themselves(sampler: str) -> None:
     search = Search.model_validate(
         {
             **{"sampler": sampler, "low": 1e-5, "high": 1e-1, "rates": 12},
-            "space": {"batch_size": (4, 8), "dropout": {"low": 0.0, "high": 0.3, "scale": "linear"}},
+            "space": {"batch_size": (4, 8), "dropout": {"low": 0.0, "high": 0.3}},
         }
     )
 

@@ -22,7 +22,7 @@ from lr_sweep.trainables.pretraining.recipe import PretrainRecipe
 from lr_sweep.trainables.run import ModelSize, Protocol
 
 OWN = "{initialisation: random, trained: [output], protocol: {optimizer: sgd, weight_decay: 0.5}}"
-SPACE = "{batch_size: [4, 8], dropout: {low: 0, high: 0.3, scale: linear}}"
+SPACE = "{batch_size: [4, 8], dropout: {low: 0, high: 0.3}}"
 
 
 def test_a_right_file_says_what_it_says(tmp_path: Path) -> None:
