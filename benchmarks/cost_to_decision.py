@@ -1,39 +1,35 @@
 """The cost of conclusions: `python -m benchmarks.cost_to_decision`.
 
-Prints the run-steps of policies, and their right and false conclusions, on studies of known truth.
-Of the synthetic ones four variants have nine rates around a peak anywhere between the third and the
-seventh, and noise of one standard deviation. The recorded ones are drawn anew around the means of
-the reports' runs (docs/results), with the deviations over seeds that these have. A run's validation
-and test value are one. A conclusion on a pair is that it differs, or that it is equal within
-`Truth.within`; it is right if that is true of the variants' best rates.
+Prints the run-steps of policies, and their right and false conclusions, on studies of known truth
+(`benchmarks.simulated_studies`). Of the synthetic ones four variants have nine rates around a peak,
+and noise of one standard deviation. The recorded ones are drawn anew around the means of the
+reports' runs (docs/results), with the deviations over seeds that these have. A run's validation and
+test value are one. A conclusion on a pair is that it differs, or that it is equal within a limit;
+it is right if that is true of the variants' best rates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from lr_sweep.analysis.statistics.comparisons.correction import Pairs, pairs_within
 from lr_sweep.analysis.statistics.selection.best import Bools, Floats, Ints
 from lr_sweep.analysis.statistics.selection.summary import GROUP
 from lr_sweep.benchmarks.shared import options, percent, print_table
 from lr_sweep.benchmarks.simulated_studies import (
     RESULTS,
     Runs,
-    exceeds_cost,
-    leaders,
+    Setting,
+    Truth,
+    compared,
+    drawn,
     report_runs,
-    seeds_used,
-    tested,
 )
 
 NUM_RATES, REFERENCE_SEEDS = 9, 5
-BEND = 1.0
-"""A rate one step from the peak is worse by this, two steps by four times as much."""
 RUNG = 1 / 9
 """Share of its steps that a stopped run trains: the first rung of `stop_early`."""
 BEST_RATES = {
@@ -48,44 +44,14 @@ UNDECIDED, FIRST, SECOND, EQUAL = 0, 1, -1, 2
 """Conclusions on a pair: none, either variant leads, or the two are equal."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Truth:
-    """The variants of a study."""
-
-    means: Floats
-    """Variants x rates."""
-    deviations: Floats
-    """Standard deviations of a run, variants x rates."""
-    within: float
-    """Variants that differ by less are equal."""
-
-    @classmethod
-    def drawn(cls, best: Floats, rng: np.random.Generator) -> Truth:
-        """Draw where the peaks are; `best`: means there."""
-        peaks = rng.integers(2, NUM_RATES - 2, len(best))
-        means = best[:, None] - BEND * (np.arange(NUM_RATES) - peaks[:, None]) ** 2.0
-        return cls(means=means, deviations=np.ones_like(means), within=1.5)
-
-    def runs(self, seeds: int, rng: np.random.Generator) -> Floats:
-        """Train every variant at every rate: variants x rates x seeds."""
-        noise = rng.standard_normal((*self.means.shape, seeds))
-        return self.means[..., None] + self.deviations[..., None] * noise
-
-    def pairs(self) -> Pairs:
-        """Return the pairs of variants."""
-        return Pairs(*pairs_within(["study"] * len(self.means)))
-
-    def is_false(self, outcome: Ints) -> Bools:
-        """Return which conclusions contradict the means at the best rates, one a pair."""
-        first, second, _ = self.pairs()
-        difference = self.means.max(-1)[first] - self.means.max(-1)[second]
-        differs = (outcome == FIRST) | (outcome == SECOND)
-        is_wrong = differs & (np.sign(difference) != outcome)
-        return is_wrong | ((outcome == EQUAL) & (np.abs(difference) >= self.within))
+def synthetic(best: tuple[float, ...], number: int, rng: np.random.Generator) -> Truth:
+    """Draw studies of variants with these means at their best rates."""
+    truth = drawn(Setting(num_variants=len(best)), NUM_RATES, number, rng)
+    return replace(truth, means=truth.means + np.array(best)[:, None])
 
 
-def recorded(runs: pd.DataFrame) -> Iterator[Truth]:
-    """Read the truth of each task and model of a report's runs: what its seeds show, within 1 point.
+def recorded(runs: pd.DataFrame, number: int, rng: np.random.Generator) -> Iterator[Truth]:
+    """Draw studies of each task and model of a report's runs: what its seeds show, within 1 point.
 
     A variant without a value at a rate, as where all runs diverged, has the worst mean. A rate of
     one seed has the median noise of its variant.
@@ -95,18 +61,19 @@ def recorded(runs: pd.DataFrame) -> Iterator[Truth]:
         means, deviations = (by_rate[name].unstack() for name in ("mean", "std"))
         if min(means.shape) > 1:
             deviations = deviations.apply(lambda row: row.fillna(row.median()), axis=1)
-            yield Truth(
-                means=means.fillna(means.min().min()).to_numpy(float),
-                deviations=deviations.to_numpy(float),
-                within=0.01,
-            )
+            means = means.fillna(means.min().min())
+            yield _normal(means.to_numpy(float), deviations.to_numpy(float), number, rng)
 
 
-class Concluded(NamedTuple):
-    """Cost of a policy in whole runs, and its conclusion on each pair."""
+def _normal(means: Floats, deviations: Floats, number: int, rng: np.random.Generator) -> Truth:
+    """Return studies with normal noise of these deviations; both: variants x rates."""
 
-    num_runs: float
-    outcome: Ints
+    def noise(num_seeds: int) -> tuple[Floats, Floats]:
+        normal = rng.standard_normal((number, *means.shape, num_seeds))
+        values: Floats = deviations[..., None] * normal
+        return values, values
+
+    return Truth(means=np.tile(means, (number, 1, 1)), noise=noise, within=0.01)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,31 +89,26 @@ class Policy:
     """Fresh seeds at the chosen rates, or the most of them; 0: none."""
     until_decided: bool = False
 
-    def train(self, truth: Truth, rng: np.random.Generator) -> tuple[Floats, float]:
-        """Return runs, variants x rates x seeds, NaN: no value; and what they cost, in whole runs."""
-        runs = truth.runs(self.seeds, rng)
-        first = runs[..., :1]
-        is_stopped = self.stops & (first < np.median(first, axis=1, keepdims=True))
-        ranks = (-first).argsort(1).argsort(1)
-        is_winner = ranks < (self.winners or NUM_RATES**2)
-        is_trained = np.where(np.arange(self.seeds) > 0, is_winner, True)
-        cost = is_trained.sum() - (1 - RUNG) * is_stopped.sum()
-        return np.where(is_trained & ~is_stopped, runs, np.nan), float(cost)
+    def train(self, truth: Truth) -> tuple[Runs, Floats]:
+        """Return the runs that choose rates, NaN: no value; and what they cost, in whole runs a study."""
+        values = truth.runs(self.seeds).validation
+        first = values[..., :1]
+        is_stopped = self.stops & (first < np.median(first, axis=2, keepdims=True))
+        ranks = (-first).argsort(2).argsort(2)
+        is_winner = ranks < (self.winners or values.shape[2])
+        is_trained = is_winner | (np.arange(self.seeds) == 0)
+        cost = is_trained.sum((1, 2, 3)) - (1 - RUNG) * is_stopped.sum((1, 2, 3))
+        known = np.where(is_trained & ~is_stopped, values, np.nan)
+        return Runs(known, known), cost
 
-    def conclude(self, truth: Truth, rng: np.random.Generator) -> Concluded:
-        """Train a study, and compare its variants as a report does."""
-        runs, cost = self.train(truth, rng)
-        pairs, choosing = truth.pairs(), Runs(runs[None], runs[None])
-        further = truth.runs(self.fresh, rng)[None]
-        fresh = Runs(further, further).at(choosing.chosen)
-        tests = tested(choosing, fresh, pairs, truth.within, until_decided=self.until_decided)
-        leader = leaders(tests)
+    def conclude(self, truth: Truth) -> tuple[Floats, Ints]:
+        """Return the cost of each study, and conclusions of a report, studies x pairs."""
+        choosing, cost = self.train(truth)
+        fresh = truth.runs(self.fresh).at(choosing.chosen)
+        claims = compared(truth, choosing, fresh, until_decided=self.until_decided)
         if self.fresh:
-            used = seeds_used(tests, pairs, len(truth.means))
-            leader = leader * exceeds_cost(choosing, fresh.first(used), pairs)
-            cost += float(used.sum())
-        (outcome,) = np.where(tests.is_equal & (leader == 0), EQUAL, leader)
-        return Concluded(cost, outcome)
+            cost = cost + claims.num_seeds.sum(-1)
+        return cost, np.where(claims.is_equal & (claims.leader == 0), EQUAL, claims.leader)
 
 
 CHEAP = {"seeds": 2, "winners": 2, "stops": True}
@@ -165,35 +127,40 @@ POLICIES = {
 }
 
 
-def score(truth: Truth, concluded: Concluded) -> dict[str, float]:
-    """Return the cost as a share of a grid of 5 seeds, right pairs, and whether a pair is false."""
-    is_false = truth.is_false(concluded.outcome)
+def is_false(truth: Truth, outcome: Ints) -> Bools:
+    """Return which conclusions contradict the means at the best rates, studies x pairs."""
+    is_lead = (outcome == FIRST) | (outcome == SECOND)
+    is_wrong = is_lead & (np.sign(truth.differences) != outcome)
+    return is_wrong | ((outcome == EQUAL) & (np.abs(truth.differences) >= truth.within))
+
+
+def score(truth: Truth, policy: Policy) -> dict[str, float]:
+    """Return the cost as a share of a grid of 5 seeds, right pairs, and studies with a false pair."""
+    cost, outcome = policy.conclude(truth)
+    is_wrong = is_false(truth, outcome)
     return {
-        "runs": concluded.num_runs / (REFERENCE_SEEDS * truth.means.size),
-        "right": float(((concluded.outcome != UNDECIDED) & ~is_false).mean()),
-        "false": float(is_false.any()),
+        "runs": float(cost.mean()) / (REFERENCE_SEEDS * truth.means[0].size),
+        "right": float(((outcome != UNDECIDED) & ~is_wrong).mean()),
+        "false": float(is_wrong.any(-1).mean()),
     }
 
 
-def studies(number: int, rng: np.random.Generator) -> Iterator[tuple[str, str, Truth]]:
-    """Yield kind, name and truth: synthetic ones of many truths, and recorded ones, a fifth as often."""
+def all_studies(number: int, rng: np.random.Generator) -> Iterator[tuple[str, str, Truth]]:
+    """Yield kind, name and studies: synthetic ones, and recorded ones, a fifth as many of each truth."""
     for name, best in BEST_RATES.items():
-        for _ in range(number):
-            yield "synthetic", name, Truth.drawn(np.array(best), rng)
+        yield "synthetic", name, synthetic(best, number, rng)
     for path in sorted(RESULTS.glob("*/runs.csv")):
         if "test_loss" not in pd.read_csv(path, nrows=0):  # equal within a point says nothing of it
-            for truth in recorded(report_runs(path)):
-                for _ in range(-(-number // 5)):
-                    yield "recorded", path.parent.name, truth
+            for truth in recorded(report_runs(path), -(-number // 5), rng):
+                yield "recorded", path.parent.name, truth
 
 
 def table(number: int, seed: int) -> pd.DataFrame:
     """Return a row a study and policy, with the means of `score`."""
-    rng = np.random.default_rng(seed)
     rows = [
-        {"kind": kind, "study": name, "policy": policy, **score(truth, how.conclude(truth, rng))}
-        for kind, name, truth in studies(number, rng)
-        for policy, how in POLICIES.items()
+        {"kind": kind, "study": name, "policy": name_of_policy, **score(truth, policy)}
+        for kind, name, truth in all_studies(number, np.random.default_rng(seed))
+        for name_of_policy, policy in POLICIES.items()
     ]
     return pd.DataFrame(rows).groupby(["kind", "study", "policy"], sort=False).mean().reset_index()
 

@@ -128,6 +128,34 @@ class Runs(NamedTuple):
         return Runs(*(np.where(is_kept, values, np.nan) for values in self))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """The truth of many studies of one kind."""
+
+    means: Floats
+    """Means of the runs, studies x cells x rates."""
+    noise: Callable[[int], tuple[Floats, Floats]]
+    """Draws a number of seeds: the noise of validation and of test, of the shape of `Runs`."""
+    within: float = 1.5
+    """Variants that differ by less are equal."""
+
+    @property
+    def pairs(self) -> Pairs:
+        """The pairs of variants of a study."""
+        return Pairs(*pairs_within(["study"] * self.means.shape[1]))
+
+    @property
+    def differences(self) -> Floats:
+        """By how much the first variant of each pair is better at its best rate, studies x pairs."""
+        best = self.means.max(-1)
+        differences: Floats = best[:, self.pairs.first] - best[:, self.pairs.second]
+        return differences
+
+    def runs(self, num_seeds: int) -> Runs:
+        """Train all rates with new seeds."""
+        return Runs(*(self.means[..., None] + noise for noise in self.noise(num_seeds)))
+
+
 def windows_of(runs: Floats, at: Ints) -> Floats:
     """Return the values at a rate and at its neighbours: ... x `WINDOW` x seeds; NaN: no such rate."""
     beyond = np.full_like(runs[..., :1, :], np.nan)
@@ -165,12 +193,6 @@ def _stacked(tests: Iterable[PairTests]) -> PairTests:
     return PairTests(*map(np.stack, zip(*tests, strict=True)))
 
 
-def leaders(tests: PairTests) -> Ints:
-    """Return 1 where the first variant of a pair leads significantly, -1 where the second does, 0 elsewhere."""
-    signs: Ints = np.sign(tests.difference).astype(int)
-    return signs * tests.is_different
-
-
 def seeds_used(tests: PairTests, pairs: Pairs, num_cells: int) -> Ints:
     """Return the fresh seeds that the tests of each cell took."""
     used = np.zeros((len(tests.num_seeds), num_cells), int)
@@ -199,8 +221,10 @@ def has_failures(choosing: Runs, fresh: Runs) -> Bools:
     at_chosen = _at_chosen(choosing, fresh)
     has_failed = np.zeros(at_chosen.shape[:2], bool)
     for cell in np.ndindex(has_failed.shape):
-        known = at_chosen[cell][~np.isnan(at_chosen[cell])]
-        failures = failures_among(rates, choosing.validation[cell].ravel(), known, 0.0)
+        values = choosing.validation[cell].ravel()
+        is_known = ~np.isnan(values)
+        known_at_chosen = at_chosen[cell][~np.isnan(at_chosen[cell])]
+        failures = failures_among(rates[is_known], values[is_known], known_at_chosen, 0.0)
         has_failed[cell] = failures.num_failed > 0
     return has_failed
 
@@ -210,18 +234,46 @@ def _at_chosen(choosing: Runs, fresh: Runs) -> Floats:
     return np.concatenate([choosing.at(choosing.chosen).validation, fresh.validation], axis=-1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Truth:
-    """The truth of many studies of one kind."""
+class Compared(NamedTuple):
+    """What a report says of the variants of studies."""
 
-    means: Floats
-    """Means of the runs, studies x cells x rates."""
-    noise: Callable[[int], tuple[Floats, Floats]]
-    """Draws a number of seeds: the noise of validation and of test, of the shape of `Runs`."""
+    leader: Ints
+    """1: the first variant of the pair leads; -1: the second one; 0: no certain lead. Studies x pairs."""
+    is_equal: Bools
+    """Whether the two are equal within a limit, studies x pairs."""
+    num_seeds: Ints
+    """Fresh seeds that were trained, studies x cells."""
 
-    def runs(self, num_seeds: int) -> Runs:
-        """Train all rates with new seeds."""
-        return Runs(*(self.means[..., None] + noise for noise in self.noise(num_seeds)))
+
+def compared(
+    truth: Truth,
+    choosing: Runs,
+    fresh: Runs,
+    *,
+    until_decided: bool = False,
+    is_conditional: bool = True,
+) -> Compared:
+    """Compare the variants of each study as a report does.
+
+    Args:
+        truth: gives the limit of equality.
+        choosing: runs that choose the rates.
+        fresh: fresh runs at the chosen rates; without seeds, those that chose are compared.
+        until_decided: whether fresh seeds are added one by one until a pair is decided.
+        is_conditional: whether a lead on fresh seeds must exceed the cost of the choice, and be no luck.
+    """
+    pairs = truth.pairs
+    tests = tested(choosing, fresh, pairs, truth.within, until_decided=until_decided)
+    leader = np.sign(tests.difference).astype(int) * tests.is_different
+    num_seeds = seeds_used(tests, pairs, choosing.test.shape[1])
+    if fresh.test.shape[-1] and is_conditional:
+        fresh = fresh.first(num_seeds)
+        has_failed = has_failures(choosing, fresh)
+        rests_on_luck = np.where(
+            leader > 0, has_failed[:, pairs.first], has_failed[:, pairs.second]
+        )
+        leader = leader * exceeds_cost(choosing, fresh, pairs) * ~rests_on_luck
+    return Compared(leader, tests.is_equal, num_seeds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,11 +287,6 @@ class Setting:
     """A key of `CURVES`; recorded cells have curves of their own."""
     ahead: float = 0.0
     """Lead of the first variant at its best rate; the others are equal."""
-
-    @property
-    def pairs(self) -> Pairs:
-        """The pairs of variants of a study."""
-        return Pairs(*pairs_within(["study"] * self.num_variants))
 
 
 def drawn(setting: Setting, num_rates: int, number: int, rng: np.random.Generator) -> Truth:

@@ -17,7 +17,7 @@ import numpy as np
 from lr_sweep.analysis.statistics.comparisons import noise
 from lr_sweep.analysis.statistics.comparisons.correction import LEVEL, holm
 from lr_sweep.analysis.statistics.comparisons.power import POWER, findable
-from lr_sweep.analysis.statistics.selection.best import Bools, Ints
+from lr_sweep.analysis.statistics.selection.best import Bools
 from lr_sweep.benchmarks.shared import options, print_table
 from lr_sweep.benchmarks.simulated_studies import (
     COLLAPSES,
@@ -25,19 +25,13 @@ from lr_sweep.benchmarks.simulated_studies import (
     FAILURES,
     FAMILIES,
     REAL,
+    Compared,
     Setting,
     by_all_seeds,
+    compared,
     drawn,
-    exceeds_cost,
-    has_failures,
-    leaders,
-    seeds_used,
-    tested,
     windows_of,
 )
-
-WITHIN = 1.5
-"""Limit of equality where studies add seeds until a pair is decided, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -67,34 +61,17 @@ ANY_LEAD = tuple(replace(design, is_conditional=False) for design in FRESH)
 ALL_DESIGNS = (*DESIGNS, UNTIL_DECIDED, *ANY_LEAD)
 
 
-class Judged(NamedTuple):
-    """Claims of studies, studies x pairs."""
-
-    leader: Ints
-    """1: the first variant of the pair leads; -1: the second one; 0: no certain lead."""
-    is_false: Bools
-    """Whether the lead contradicts the order of the variants' best rates."""
-    num_seeds: Ints
-    """Fresh seeds that were trained, studies x cells."""
-
-
-def judged(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> Judged:
-    """Train studies, and compare their variants as a report does."""
-    truth, pairs = drawn(setting, design.num_rates, number, rng), setting.pairs
+def judged(
+    setting: Setting, design: Design, number: int, rng: np.random.Generator
+) -> tuple[Compared, Bools]:
+    """Train studies and compare their variants; also return which leads are false of the best rates, a pair each."""
+    truth = drawn(setting, design.num_rates, number, rng)
     choosing = truth.runs(design.seeds)
     fresh = truth.runs(design.fresh).at(choosing.chosen)
-    tests = tested(choosing, fresh, pairs, WITHIN, until_decided=design.until_decided)
-    leader, used = leaders(tests), seeds_used(tests, pairs, setting.num_variants)
-    if design.fresh and design.is_conditional:
-        fresh = fresh.first(used)
-        has_failed = has_failures(choosing, fresh)
-        rests_on_luck = np.where(
-            leader > 0, has_failed[:, pairs.first], has_failed[:, pairs.second]
-        )
-        leader = leader * exceeds_cost(choosing, fresh, pairs) * ~rests_on_luck
-    best = truth.means.max(-1)
-    order = np.sign(best[:, pairs.first] - best[:, pairs.second])
-    return Judged(leader, (leader != 0) & (leader != order), used)
+    rules = {name: getattr(design, name) for name in ("until_decided", "is_conditional")}
+    claims = compared(truth, choosing, fresh, **rules)
+    is_false = (claims.leader != 0) & (claims.leader != np.sign(truth.differences))
+    return claims, is_false
 
 
 Measure = Callable[[Setting, Design, int, np.random.Generator], float]
@@ -102,9 +79,9 @@ Measure = Callable[[Setting, Design, int, np.random.Generator], float]
 
 def share(setting: Setting, design: Design, number: int, rng: np.random.Generator) -> float:
     """Return the share of studies with a false claim; with a lead, that of its pairs in which it is found."""
-    claims = judged(setting, design, number, rng)
+    claims, is_false = judged(setting, design, number, rng)
     if not setting.ahead:
-        return 100 * float(claims.is_false.any(-1).mean())
+        return 100 * float(is_false.any(-1).mean())
     return 100 * float((claims.leader[:, : setting.num_variants - 1] == 1).mean())
 
 
@@ -112,9 +89,10 @@ def differs_at_a_rate(
     setting: Setting, design: Design, number: int, rng: np.random.Generator
 ) -> float:
     """Return the share of studies of equal variants with a significant difference at some fixed rate."""
-    runs = drawn(setting, design.num_rates, number, rng).runs(design.seeds).test
+    truth = drawn(setting, design.num_rates, number, rng)
+    runs = truth.runs(design.seeds).test
     rates = [np.full(runs.shape[:2], rate) for rate in range(design.num_rates)]
-    p = [by_all_seeds(windows_of(runs, rate), setting.pairs, None).p for rate in rates]
+    p = [by_all_seeds(windows_of(runs, rate), truth.pairs, None).p for rate in rates]
     corrected = np.apply_along_axis(holm, -1, np.concatenate(p, axis=-1))
     return 100 * float((corrected < LEVEL).any(-1).mean())
 
