@@ -13,7 +13,7 @@ from pathlib import Path
 from lr_sweep.analysis.record.columns import CURVES, RUNS, WANTED, best_of
 from lr_sweep.analysis.record.parquet import FORMAT
 from lr_sweep.analysis.record.paths import RecordError
-from lr_sweep.analysis.record.read import read_curves, read_rows, read_run_rows
+from lr_sweep.analysis.record.read import read_rows, read_run_rows
 from lr_sweep.common.files import (
     Fields,
     ReadFields,
@@ -157,10 +157,7 @@ class Recorder:
 
     def _opened(self, run_id: str) -> _Open:
         if run_id not in self._open:
-            try:
-                step = max(read_curves(self.results.root, [run_id])["step"], default=0)
-            except RecordError:  # damaged: what is trained now replaces it
-                step = 0
+            step = max((row["step"] for row in self._recorded_curve(run_id)), default=0)
             before: Fields = {"attempts": 0, "num_steps": 0, "lost_steps": 0, "code": None}
             for row in read_run_rows(self.results.root, [run_id], before.keys()):
                 before = row
@@ -232,10 +229,13 @@ class Recorder:
     def _whole_curve(self, run_id: str, run: _Open) -> Iterable[ReadFields]:
         if run.recorded_step <= max(run.curve, default=0):
             return [vars(evaluation) for evaluation in run.curve.values()]
-        try:  # it failed before it was as far again as an earlier process got it
-            return read_rows(self.results.curve(run_id), CURVES) or []
-        except RecordError:
-            return []
+        return self._recorded_curve(run_id)  # it failed before it was as far again
+
+    def _recorded_curve(self, run_id: str) -> Sequence[ReadFields]:
+        try:
+            return read_rows(self.results.curve(run_id), CURVES) or ()
+        except RecordError:  # damaged: what is trained now replaces it
+            return ()
 
 
 def _starts_in(log: Path) -> int:
