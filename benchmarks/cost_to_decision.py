@@ -175,7 +175,7 @@ def rows(means: pd.DataFrame) -> Iterator[list[str]]:
 
 def main() -> None:
     """Print a row a study and policy."""
-    given = options(__doc__, studies=40, seed=0)
+    given = options(__doc__, studies=400, seed=0)
     by_study = table(given.studies, given.seed)
     means = by_study.groupby(["kind", "policy"], sort=False).mean(numeric_only=True)
     print_table(rows(pd.concat([by_study, means.reset_index().assign(study="all")])))
