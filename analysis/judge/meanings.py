@@ -20,8 +20,8 @@ ROWS = "rows"
 """Given in place of a column of seeds: each row is a seed of its own."""
 NAMES = "names"
 """Column of the names of the columns of validation, where these are turned into rows."""
-VALUE = "value of names"
-"""Column of their values, where no metric is known that names it."""
+VALUES = ("score", "value of names")
+"""Column of their values, where no metric is known that names it, and where another column has that name."""
 SEPARATOR = r"[/\\\s_,;]+|(?<!\d[eE])-"
 """Separator of the parts of a name; the sign of an exponent is none."""
 _SETTINGS = re.compile(r"(?i)=|\d\.\d|\de-?\d|(?<![a-z])(?:lr|seed|eta)(?![a-z])")
@@ -39,8 +39,9 @@ def turned(table: TableFile, texts: Mapping[str, str]) -> tuple[TableFile, Mappi
     columns = given["validation"]
     values = [column.name for column in columns]
     kept = table.frame.columns.difference(values, sort=False).tolist()
-    metric, *metrics = {column.metric for column in columns}
-    value = VALUE if metrics or metric in ("", *kept) else metric
+    metrics = {column.metric_word for column in columns}
+    metric = metrics.pop() if len(metrics) == 1 else ""
+    value = next(name for name in (metric, *VALUES) if name not in ("", *kept))
     frame = table.frame.melt(kept, values, NAMES, value, ignore_index=False)
     return replace(table, frame=frame.astype(object)), {**texts, "validation": value}
 

@@ -129,6 +129,12 @@ class Column:
         return self.measured if is_metric and not is_setting(self.name) else ""
 
     @cached_property
+    def metric_word(self) -> str:
+        """The one word of the name that is a metric, in full: `accuracy` of `mnist_acc`; empty: none, or several."""
+        words = [word for word in self.words if _MEANING.get(word) in ("higher", "lower")]
+        return FULL.get(words[0], words[0]) if len(words) == 1 else ""
+
+    @cached_property
     def higher_is_better(self) -> bool | None:
         """Way in which the metric of the name is better; None: the name does not say."""
         ways = self.kinds & {"higher", "lower"}

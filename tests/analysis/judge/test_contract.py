@@ -156,6 +156,12 @@ def test_what_is_read_rightly(tmp_path: Path, head: str, rows: str, columns: str
     assert shown(study) == best
 
 
+def test_columns_of_one_metric_say_which_way_it_is_better(tmp_path: Path) -> None:
+    table = rows_of("lr,seed,mnist_acc,cifar_acc", "0.1,0,0.75,0.5 0.1,1,0.25,0.5")
+    metric = study_of(tmp_path, table, said("validation=*_acc,task=names")).summary.metric
+    assert (metric.name, metric.higher_is_better) == ("accuracy", True)
+
+
 OPEN = cases("""
 names of single runs may hold variants | run_id,lr,val_acc | adam-0,1,5 adam-1,1,6 sgd-0,1,7 sgd-1,1,8 | run=
 names of rows may hold variants | name,lr,val_acc | adam-0,1,5 adam-1,1,6 sgd-0,1,7 sgd-1,1,8 | =name
