@@ -40,6 +40,8 @@ LEAVING_S = 20.0
 """Seconds that Tune may take to stop after Ray has died. Without its GCS, Ray (2.60) ends this process after 60 s."""
 LEAVING_AT_ONCE_S = 1.0
 """Seconds that Tune may take to stop where no run trains and the user waits; Tune looks about every 0.1 s."""
+TRIALS = "trials"
+"""Folder of Tune's state in the scratch folder, whose lock keeps other sweeps from removing both."""
 
 
 class SweepStoppedError(Exception):
@@ -65,7 +67,7 @@ def train_cohorts(
     Closing the iterator stops Tune, too.
 
     Args:
-        scratch: folder for Tune's own state, which is removed.
+        scratch: gets a folder with Tune's own state, which is removed.
         machines: knows the machines of trials, over several calls.
         leave: when set, trials save their runs, and the sequence ends when all have, or at once.
         at_most: trials at once, however many fit; None: as many as fit.
@@ -87,7 +89,7 @@ def train_cohorts(
             traceback.print_exc()
             problems.append(problem)
         finally:
-            remove_tree(scratch)
+            remove_tree(scratch / TRIALS)
 
     thread = threading.Thread(target=run_tune, name="tune", daemon=True)
     thread.start()
@@ -143,7 +145,7 @@ def new_tuner(
         elsewhere = {"ray.io/node-id": f"!in({','.join(sorted(excluded))})"}
         resources = tune.PlacementGroupFactory([placement.trial], bundle_label_selector=[elsewhere])
     given = Given(cohorts)
-    remove_tree(scratch)
+    remove_tree(scratch / TRIALS)
     return tune.Tuner(
         tune.with_resources(ray_trainable.CohortTrainable, resources),
         # A function of one key: of a grid with many values, Tune would copy all of them for each trial.
@@ -157,7 +159,7 @@ def new_tuner(
             trial_dirname_creator=lambda trial: trial.trial_id,
         ),
         run_config=tune.RunConfig(
-            name="trials",
+            name=TRIALS,
             storage_path=str(scratch),
             callbacks=[callback],
             checkpoint_config=tune.CheckpointConfig(

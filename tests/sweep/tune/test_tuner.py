@@ -14,6 +14,7 @@ import pytest
 from ray import cloudpickle
 
 from lr_sweep.common.errors import UserError
+from lr_sweep.common.scratch import remove_dead, scratch_folder
 from lr_sweep.sweep.plan.placement import Placement
 from lr_sweep.sweep.study.settings import Resources
 from lr_sweep.sweep.tune import nodes
@@ -29,7 +30,14 @@ from lr_sweep.sweep.tune.trials import (
     TrialInterrupted,
     report_every_s,
 )
-from lr_sweep.sweep.tune.tuner import EventCallback, SweepLeftError, SweepStoppedError, failure_of, train_cohorts
+from lr_sweep.sweep.tune.tuner import (
+    EventCallback,
+    SweepLeftError,
+    SweepStoppedError,
+    failure_of,
+    new_tuner,
+    train_cohorts,
+)
 from lr_sweep.tests.support.scripted_trials import evaluation
 from lr_sweep.trainables.worker.messages import Advanced, Cohort, Finished, Started
 from lr_sweep.trainables.worker.ray_internals import KILLED
@@ -229,6 +237,15 @@ def train(died: list[str], leave: Leave, monkeypatch: pytest.MonkeyPatch, tmp_pa
         return train_cohorts([], Placement(resources=Resources()), tmp_path / "tune", Machines(), leave, None)
 
     return with_tune
+
+
+def test_another_sweep_that_starts_leaves_tune_s_state_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scratch folder is locked; a new folder in its place would not be."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with scratch_folder("tune-") as scratch:
+        new_tuner([], Placement(resources=Resources()), scratch, callback()[0], None)
+        remove_dead(scratch.parent)
+        assert scratch.is_dir()
 
 
 def test_a_trial_reports_every_two_seconds_unless_400_train_at_once() -> None:
