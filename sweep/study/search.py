@@ -95,7 +95,15 @@ class Range(Strict):
     high: Annotated[float, ThreeDigits]
     """Largest, at most 3 significant digits."""
 
-    gone: ClassVar = {"scale": "log"}
+    @model_validator(mode="before")
+    @classmethod
+    def _without_scale(cls, value: Any) -> Any:
+        """Leave out an earlier version's `scale`, where it is the one that `low` has now."""
+        if not isinstance(value, Mapping):
+            return value
+        low = value.get("low")
+        scale = "linear" if isinstance(low, float | int) and low <= 0 else "log"
+        return {name: given for name, given in value.items() if (name, given) != ("scale", scale)}
 
     @model_validator(mode="after")
     def _check_ends(self) -> Range:

@@ -121,6 +121,11 @@ def test_values_of_a_range_are_inside_and_rise_with_the_position(position: float
     assert axis.at(0.5) == {1e-3: 0.0224, 0.0: 0.25}[low]  # sqrt(1e-3 x 0.5), and half of 0.5
 
 
+@pytest.mark.parametrize(("low", "scale"), [(0, "linear"), (1e-3, "log")])
+def test_a_scale_of_an_earlier_version_that_is_today_s_is_read(low: float, scale: str) -> None:
+    assert Range.model_validate({"low": float(low), "high": 0.5, "scale": scale}) == Range(low=low, high=0.5)
+
+
 @pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.slow), "quasi-random", "random"])
 def test_samplers_fill_the_space_and_repeat_themselves(sampler: str) -> None:
     search = Search.model_validate(
