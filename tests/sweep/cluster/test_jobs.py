@@ -91,7 +91,6 @@ def test_submitted_left_come_back_to_stopped_and_submitted_again(head: LocalHead
     assert "training 2 runs" in printed
     code, printed = say(*submit)
     assert code == 0
-    assert "\n1 machine is there\n" in printed
     assert "2 runs wanted: all complete" in printed
     assert f"{accepted(printed)} succeeded after" in printed
     assert accepted(printed) > name

@@ -37,7 +37,7 @@ def trained(private_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     def events(kind: type, cohorts: Sequence[Any], leave: Leave) -> Generator[TrialEvent | None, None, None]:
         monkeypatch.setattr(ray_trainable, "CohortTrainable", kind)
-        return train_cohorts(cohorts, PLACEMENT, tmp_path / "tune", Machines(), leave, None)
+        return train_cohorts(cohorts, PLACEMENT, tmp_path, Machines(), leave, None)
 
     return events
 
