@@ -20,7 +20,7 @@ from lr_sweep.tests.support.own_study import write_own_study
 from lr_sweep.tests.support.tiny_study import ROOT, write_study
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-VERSIONS = ("8c2fd8c", "38a6b83e")
+VERSIONS = ("8c2fd8c", "38a6b83e", "c649afbf", "7c3a1aaf")
 WRITER = ("git_commit", "git_dirty", "code")
 """Columns of the code that trained a run."""
 
