@@ -43,8 +43,10 @@ def local_head(folder: Path, num_cpus: int = 1) -> Iterator[LocalHead]:
     env = environment(HOME=str(folder / "home"), PATH="/usr/bin:/bin")  # `python`, if there is one, lacks Ray
     env = {name: value for name, value in env.items() if not name.startswith("RAY_")}
     ports = free_ports(4)
+    # Paths of sockets must be short; a process of Ray's that is ending may still write a file.
+    scratch = tempfile.TemporaryDirectory(prefix="head-", dir="/tmp", ignore_cleanup_errors=True)
     with (
-        tempfile.TemporaryDirectory(prefix="head-", dir="/tmp") as sessions,  # paths of sockets must be short
+        scratch as sessions,
         (folder / "head.log").open("w") as log,
         subprocess.Popen(
             start_command(ports, Path(sessions), num_cpus),
