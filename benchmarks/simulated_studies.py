@@ -235,7 +235,7 @@ def _at_chosen(choosing: Runs, fresh: Runs) -> Floats:
 
 
 class Compared(NamedTuple):
-    """What a report says of the variants of studies."""
+    """A report's conclusions on the variants of studies."""
 
     leader: Ints
     """1: the first variant of the pair leads; -1: the second one; 0: no certain lead. Studies x pairs."""

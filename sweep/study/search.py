@@ -119,7 +119,8 @@ class Range(Strict):
     def at(self, position: float) -> float:
         """Return the value at a position of the range, 0 to 1, rounded to 3 digits."""
         if self.is_log:
-            value = math.exp(math.log(self.low) + position * math.log(self.high / self.low))
+            low, high = math.log(self.low), math.log(self.high)
+            value = math.exp(low + position * (high - low))
         else:
             value = self.low + position * (self.high - self.low)
         return self.rounded(value)
@@ -206,21 +207,17 @@ class Search(Strict):
     def point_at(self, positions: Sequence[float]) -> Point:
         """Return the point at positions of the range and of the space's axes, each 0 to 1."""
         options = zip(self.space.items(), positions[1:], strict=True)
-        return Point(
-            self.rate_at(positions[0]), {name: _value_at(axis, at) for (name, axis), at in options}
-        )
+        chosen = {name: _value_at(axis, position) for (name, axis), position in options}
+        return Point(self.range.at(positions[0]), chosen)
 
-    def rate_at(self, position: float) -> float:
-        """Return the learning rate at a position of the range, 0 to 1 on the logarithmic scale."""
-        low, high = math.log(self.low), math.log(self.high)
-        return self._rounded(math.exp(low + position * (high - low)))
-
-    def _rounded(self, rate: float) -> float:
-        return min(self.high, max(self.low, three_digits(rate)))
+    @property
+    def range(self) -> Range:
+        """The range of the learning rate."""
+        return Range(low=self.low, high=self.high)
 
     def untried(self, rate: float, tried: Collection[float]) -> float:
         """Return the rate, rounded to 3 digits within the range; if that was tried, the nearest one that was not."""
-        below = above = self._rounded(rate)
+        below = above = self.range.rounded(rate)
         while below in tried and above in tried:
             below = max(self.low, _neighbour(below, -1))
             above = min(self.high, _neighbour(above, 1))

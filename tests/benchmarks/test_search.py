@@ -85,7 +85,7 @@ def test_regret_and_wrong_orders_by_hand() -> None:
 
 
 def test_the_best_rate_by_hand() -> None:
-    """Of equal means the smaller rate is chosen, and a rate without a value never."""
+    """The smaller rate of equal means is chosen, and a rate without a value never."""
     values = np.array([0.3, math.nan, 0.5, 0.5, 0.1])
     cell = RecordedCell(("a", "b", "c"), np.logspace(-5, -1, 5), values, values)
     assert [cell.answer(tried) for tried in (range(5), [3, 2], [4, 1, 0], [1])] == [2, 2, 0, None]

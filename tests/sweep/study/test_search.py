@@ -52,7 +52,7 @@ def test_rates_are_distinct_and_within_the_range(number: int, exponent: int, rat
     tried: list[float] = []
     for _ in range(number):
         position = data.draw(st.sampled_from([0.0, 0.5, 1.0]))
-        tried.append(search.untried(search.rate_at(position), tried))
+        tried.append(search.untried(search.range.at(position), tried))
     assert len(set(tried)) == number
     assert all(search.low <= rate <= search.high and rate == three_digits(rate) for rate in tried)
 

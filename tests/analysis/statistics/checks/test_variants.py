@@ -103,7 +103,7 @@ def wanted_by(name: str) -> pd.DataFrame:
     """The grid of a shipped study, without its data and weights."""
     study = load_study(name)
     rates = (
-        [study.search.rate_at(index / study.search.rates) for index in range(study.search.rates)]
+        [study.search.range.at(index / study.search.rates) for index in range(study.search.rates)]
         if study.search
         else []
     )
